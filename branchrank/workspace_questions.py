@@ -298,9 +298,10 @@ class WorkspaceQuestions:
         from branchrank.execution.executors import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import Source, open_gateway
-        from branchrank.questions.generation import generate_questions
+        from branchrank.questions.generation import GenerationOptions, generate_questions
 
         folder = self._folder
+        options = GenerationOptions(count=count, per_section=per_section, max_leakage=max_leakage, seed=seed)
         nodes, lines = self._sections()
         check_engine(folder.settings, asks_llm=True)
         source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
@@ -312,16 +313,7 @@ class WorkspaceQuestions:
             ),
         ):
             result = generate_questions(
-                nodes,
-                lines,
-                llm,
-                count=count,
-                per_section=per_section,
-                seed=seed,
-                max_leakage=max_leakage,
-                progress=progress,
-                executor=executor,
-                source=source,
+                nodes, lines, llm, options, progress=progress, executor=executor, source=source
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
         self._check_asked(result.sections_asked)
@@ -336,17 +328,12 @@ class WorkspaceQuestions:
 
         Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
-        from branchrank.questions.generation import estimate_generation
+        from branchrank.questions.generation import GenerationOptions, estimate_generation
 
         nodes, lines = self._sections()
-        estimate = estimate_generation(
-            nodes,
-            lines,
-            count=count,
-            per_section=per_section,
-            seed=seed,
-            max_tokens=self._folder.settings.part(LLMSettings).completion_tokens,
-        )
+        options = GenerationOptions(count=count, per_section=per_section, seed=seed)
+        most = self._folder.settings.part(LLMSettings).completion_tokens
+        estimate = estimate_generation(nodes, lines, options, max_tokens=most)
         self._check_asked(estimate.sections)
         return estimate
 

@@ -121,10 +121,11 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             click.secho(safe(passage.question.question), bold=True)
             asked = passage.question.id
         _show(passage, f"[{number}/{len(passages)}]")
-        proposed = None
+        proposal = None
         if proposals is not None:
-            proposed = proposals(passage.question, passage.heading, passage.text)
-            click.echo(f"{proposals.model} proposes: {proposed or 'nothing, the call failed'}")
+            proposal = proposals(passage.question, passage.heading, passage.text)
+            proposed = proposal.label if proposal is not None else "nothing, the call failed"
+            click.echo(f"{proposals.model} proposes: {proposed}")
         for answer in answers:
             word, _, lines = answer.partition(" ")
             if word in ("q", "quit"):
@@ -132,13 +133,8 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             if word in ("s", "skip"):
                 break
             try:
-                labeling.add(
-                    passage,
-                    _label(word),
-                    answer=_narrowed(passage, word, lines),
-                    proposed=proposed,
-                    model=proposals.model if proposals is not None and proposed else "",
-                )
+                answered = _narrowed(passage, word, lines)
+                labeling.add(passage, _label(word), answer=answered, proposal=proposal)
             except UsageError as error:
                 say(error.message)
                 continue
@@ -150,9 +146,9 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
 def _accept(labeling: Labeling, proposals: Proposals) -> None:
     """Store the LLM's proposals as labels. If an LLM call fails, the passage gets no label."""
     for passage in labeling.waiting():
-        proposed = proposals(passage.question, passage.heading, passage.text)
-        if proposed is not None:
-            labeling.add(passage, proposed, by="llm", model=proposals.model, accept=True)
+        proposal = proposals(passage.question, passage.heading, passage.text)
+        if proposal is not None:
+            labeling.add(passage, proposal.label, proposal=proposal._replace(accepted=True))
 
 
 def _answers() -> Iterator[str]:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from branchrank.corpus.lines import normalize
+from branchrank.corpus.lines import NormalizedLines, normalize
 from branchrank.execution.executors import Executor, InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer, Gateway
@@ -87,6 +87,15 @@ class GenerationEstimate(Record, frozen=True, kw_only=True):
     most: Estimate
 
 
+class GenerationOptions(Record, frozen=True, kw_only=True):
+    """How many questions are written, about how many sections, and how much leakage is accepted (0..1)."""
+
+    count: int = 100
+    per_section: int = 1
+    max_leakage: float = MAX_LEAKAGE
+    seed: int = 42
+
+
 class _Draft(Record, frozen=True, kw_only=True):
     question: str
     quote: str
@@ -96,25 +105,22 @@ def generate_questions(
     sections: Sequence[Node],
     lines: Lines,
     llm: Gateway,
+    options: GenerationOptions,
     *,
-    count: int,
-    per_section: int = 1,
-    seed: int = 42,
-    max_leakage: float = MAX_LEAKAGE,
-    known: Sequence[Question] = (),
     progress: Progress = no_progress,
     executor: Executor | None = None,
     source: Source | None = None,
 ) -> GeneratedQuestions:
-    """Write up to ``count`` questions about the sections.
+    """Write up to ``options.count`` questions about the sections.
 
-    ``lines`` maps each source to its raw lines. Duplicates of ``known`` questions are rejected. ``executor``
-    makes the calls, by default in this process. Workers in other processes use the settings in ``source`` to
+    ``lines`` maps each source to its raw lines. Duplicates are rejected. ``executor`` makes the calls, by
+    default in this process. Workers in other processes use the settings in ``source`` to
     open their own connections to the LLM. The questions do not depend on the number of concurrent calls.
 
     Raises the same errors as :meth:`Gateway.ask`.
     """
-    verify = _Verifier(lines, max_leakage, known)
+    verify = _Verifier(lines, options.max_leakage)
+    count, per_section, seed = options.count, options.per_section, options.seed
     calls: list[LLMCall] = []
     streak = _Streak()
     asker = Asker(executor or InProcess(), llm, _read, source)
@@ -146,22 +152,16 @@ def generate_questions(
 
 
 def estimate_generation(
-    sections: Sequence[Node],
-    lines: Lines,
-    *,
-    count: int,
-    per_section: int = 1,
-    seed: int = 42,
-    max_tokens: int = 512,
+    sections: Sequence[Node], lines: Lines, options: GenerationOptions, *, max_tokens: int = 512
 ) -> GenerationEstimate:
     """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
-    drawn = _drawn(sections, lines, seed)
-    prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
+    drawn, per_section = _drawn(sections, lines, options.seed), options.per_section
+    prompts = [_request(node, lines, per_section, max_tokens, options.seed).prompt_tokens for node in drawn]
 
     def first(calls: int) -> Estimate:
         return Estimate(calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens)
 
-    least = min(len(drawn), math.ceil(count / per_section))
+    least = min(len(drawn), math.ceil(options.count / per_section))
     return GenerationEstimate(sections=len(drawn), least=first(least), most=first(len(drawn)))
 
 
@@ -170,19 +170,13 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
 
     Differences in markup and layout are ignored.
     """
-    wanted = normalize(quote)
-    text, starts = "", []
-    for number in range(span.line_start, min(span.line_end, len(lines)) + 1):
-        folded = normalize(lines[number - 1])
-        if folded:
-            starts.append((len(text), number))
-            text += f"{folded} "
-    at = text.find(wanted) if wanted else -1
-    if at < 0:
+    wanted, above = normalize(quote), span.line_start - 1
+    own = NormalizedLines.of(lines[above : span.line_end])
+    places = own.quoted(wanted) if wanted else []
+    if not places:
         return None
-    first = max(number for start, number in starts if start <= at)
-    last = max(number for start, number in starts if start < at + len(wanted))
-    return Span(source=span.source, line_start=first, line_end=last)
+    first, last = places[0]
+    return Span(source=span.source, line_start=above + first, line_end=above + last)
 
 
 class _Streak:
@@ -218,13 +212,13 @@ class _Streak:
 class _Verifier:
     """Accepts or rejects the questions that the LLM wrote."""
 
-    def __init__(self, lines: Lines, max_leakage: float, known: Sequence[Question]) -> None:
+    def __init__(self, lines: Lines, max_leakage: float) -> None:
         self.lines = lines
         self.max_leakage = max_leakage
         self.accepted: list[Question] = []
         self.leakage: dict[str, float] = {}
         self.rejected: Counter[str] = Counter()
-        self._seen = [frozenset(content_stems(question.question)) for question in known]
+        self._seen: list[frozenset[str]] = []
 
     def take(self, node: Node, draft: _Draft) -> None:
         span = node.own_span

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -66,6 +66,14 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
         return Span(source=self.source_file, line_start=self.line_start, line_end=self.line_end)
 
 
+class Proposal(NamedTuple):
+    """The label that the LLM ``model`` proposes. If ``accepted`` is true, no person confirms the label."""
+
+    label: Choice
+    model: str
+    accepted: bool = False
+
+
 def labels_of(question: Question) -> tuple[Label, ...]:
     """Return the labels of a question.
 
@@ -103,17 +111,15 @@ def with_label(
     *,
     annotator: str,
     answer: Span | None = None,
-    by: Literal["person", "llm"] = "person",
-    model: str = "",
-    proposed: Choice | None = None,
-    accept: bool = False,
+    proposal: Proposal | None = None,
 ) -> Question:
     """Return the question with a label for the passage ``span``.
 
-    An earlier label for the passage by the same annotator is replaced. If the label is ``yes``, the lines in
-    ``answer`` become gold, by default all lines of the passage. If an LLM gave the label, the lines become
-    gold only if ``accept`` is true.
+    An earlier label for the passage by the same annotator is replaced, and a person's label removes the gold
+    that an LLM's label added. If the label is ``yes``, the lines in ``answer`` become gold, by default all
+    lines of the passage.
     """
+    by_llm = proposal is not None and proposal.accepted
     made = Label(
         source_file=span.source,
         line_start=span.line_start,
@@ -121,13 +127,15 @@ def with_label(
         answer_digest=_digest(span, lines),
         label=label,
         annotator=annotator,
-        by=by,
-        model=model,
-        proposed=proposed,
+        by="llm" if by_llm else "person",
+        model=proposal.model if proposal is not None else "",
+        proposed=proposal.label if proposal is not None and not by_llm else None,
     )
     before = labels_of(question)
     replaced = [
-        each for each in before if each.span == span and (each.annotator == annotator or _yields(each, by))
+        each
+        for each in before
+        if each.span == span and (each.annotator == annotator or (each.by == "llm" and not by_llm))
     ]
     gold = tuple(item for item in question.gold if not any(_made(item, each, question) for each in replaced))
     labels = [
@@ -135,10 +143,10 @@ def with_label(
         for each in before
         if (each.span, each.annotator) != (span, annotator)
     ]
-    wanted = label == "yes" and (by == "person" or accept)
     found = answer or span
-    if wanted and not _overlaps(found, question, gold):
-        gold = (*gold, _gold(found, question, lines))
+    if label == "yes" and not _overlaps(found, question, gold):
+        whole = GoldItem(source_file=span.source)
+        gold = (*gold, whole if question.gold_level == "file" else gold_item(found, lines))
         made = msgspec.structs.replace(made, gold=(found.line_start, found.line_end))
     extra = {**question.extra, LABELS: msgspec.to_builtins([*labels, made])}
     return msgspec.structs.replace(question, gold=gold, answerable=bool(gold), extra=extra)
@@ -167,23 +175,12 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
     }
 
 
-def _yields(label: Label, by: str) -> bool:
-    """Return whether a new label by a person removes the gold that an LLM's label added."""
-    return label.by == "llm" and by == "person"
-
-
 def _made(item: GoldItem, label: Label, question: Question) -> bool:
     """Return whether this label added the gold item."""
     if label.gold is None or item.source_file != label.source_file:
         return False
     lines = (item.answer_line_start, item.answer_line_end)
     return question.gold_level == "file" or lines == label.gold
-
-
-def _gold(span: Span, question: Question, lines: Lines) -> GoldItem:
-    if question.gold_level == "file":
-        return GoldItem(source_file=span.source)
-    return gold_item(span, lines)
 
 
 def _overlaps(span: Span, question: Question, gold: Iterable[GoldItem]) -> bool:
@@ -211,7 +208,7 @@ class Proposals:
         self.model = llm.model
         self.failed = 0
 
-    def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
+    def __call__(self, question: Question, heading: str, text: str) -> Proposal | None:
         """Return the proposed label for a passage, or ``None`` if the call failed.
 
         Raises the same errors as :meth:`Gateway.ask`, and :class:`LLMError` after three consecutive failed
@@ -231,7 +228,7 @@ class Proposals:
                 f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
                 remedy="fix the problem with the LLM server and run the command again; labels are kept",
             )
-        return answer.value
+        return None if answer.value is None else Proposal(answer.value, self.model)
 
 
 def read_label(reply: LLMReply) -> Choice:
@@ -284,7 +281,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
             "branchrank questions label RUN --output FILE --annotator NAME",
         )
     pairs = [(labels[0][key], labels[1][key]) for key in common]
-    decided = [(_decision(one), _decision(other)) for one, other in pairs]
+    decided = [(BINARY[one != "yes"], BINARY[other != "yes"]) for one, other in pairs]
     return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
 
 
@@ -302,7 +299,3 @@ def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
             remedy="--annotator FIRST --annotator SECOND",
         )
     return name or there[0]
-
-
-def _decision(label: str) -> str:
-    return BINARY[label != "yes"]

@@ -77,14 +77,9 @@ def load_questions(path: Path, *, remedy: str = "pass the path of a question fil
         try:
             question = _question(line)
             if question.id in questions:
-                raise ValueError(
-                    f"an earlier line has the same id {question.id!r}"
-                    + (
-                        ", because the question and its gold files are the same"
-                        if question.id.startswith(_MADE)
-                        else ""
-                    )
-                )
+                made = question.id.startswith(_MADE)
+                why = ", because the question and its gold files are the same" if made else ""
+                raise ValueError(f"an earlier line has the same id {question.id!r}{why}")
             questions[question.id] = question
         except RecursionError:
             problems.append(f"{path}:{number}: the JSON is nested too deeply")
@@ -108,42 +103,22 @@ def _question(line: bytes) -> Question:
     extra = {key: value for key, value in raw.items() if key not in _KNOWN}
     if not known.question.strip() or (known.id is not None and not known.id.strip()):
         raise ValueError("`id` and `question` must not be empty")
-    gold: list[GoldItem] = []
-    if known.source_file is not None:
-        gold.append(
-            GoldItem(
-                source_file=known.source_file,
-                answer_line_start=known.answer_line_start,
-                answer_line_end=known.answer_line_end,
-                answer_quote=known.answer_quote,
-                answer_digest=known.answer_digest,
-                relevance=known.relevance,
-            )
-        )
-    gold.extend(known.alternates)
+    given = msgspec.structs.asdict(known)
+    first = {name: given.pop(name) for name in GoldItem.__struct_fields__}
+    own = [] if known.source_file is None else [GoldItem(**first)]
+    gold = (*own, *given.pop("alternates"))
     if known.answerable and not gold:
         raise ValueError("no gold: add `source_file`, or set `answerable` to false")
     if not known.answerable and gold:
         raise ValueError("the question has gold and `answerable: false`: remove one of the two")
     for item in gold:
         _check_gold(item, known.gold_level)
-    return Question(
-        id=known.id or _made_id(known.question, gold),
-        question=known.question,
-        gold=tuple(gold),
-        answerable=known.answerable,
-        kind=known.kind,
-        difficulty=known.difficulty,
-        required_entity=known.required_entity,
-        section_title=known.section_title,
-        gold_level=known.gold_level,
-        excluded_spans=tuple(
-            Span(source=span.source_file, line_start=span.line_start, line_end=span.line_end)
-            for span in known.excluded_spans
-        ),
-        source_aliases=known.source_aliases,
-        extra=extra,
+    given["id"] = known.id or _made_id(known.question, gold)
+    given["excluded_spans"] = tuple(
+        Span(source=span.source_file, line_start=span.line_start, line_end=span.line_end)
+        for span in known.excluded_spans
     )
+    return Question(gold=gold, extra=extra, **given)
 
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
@@ -166,17 +141,16 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 def question_line(question: Question) -> dict[str, Any]:
     """Return the JSON object for a question's line, omitting keys that have their default value."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
-    if question.gold:
-        first = msgspec.to_builtins(question.gold[0])
-        line.update({key: value for key, value in first.items() if value is not None})
+    gold = [
+        {key: value for key, value in msgspec.to_builtins(item).items() if value is not None}
+        for item in question.gold
+    ]
+    line.update(gold[0] if gold else {})
     for name in ("kind", "difficulty", "required_entity", "section_title"):
         if getattr(question, name):
             line[name] = getattr(question, name)
-    if len(question.gold) > 1:
-        line["alternates"] = [
-            {key: value for key, value in msgspec.to_builtins(item).items() if value is not None}
-            for item in question.gold[1:]
-        ]
+    if len(gold) > 1:
+        line["alternates"] = gold[1:]
     if not question.answerable:
         line["answerable"] = False
     if question.gold_level != "span":

@@ -15,12 +15,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import QuestionError, RunError, UsageError
 from branchrank.questions.anchoring import Lines, corpus_lines
-from branchrank.questions.labels import CHOICES, Choice, is_labeled, labels_of, unlabeled_gold, with_label
+from branchrank.questions.labels import (
+    CHOICES,
+    Choice,
+    Proposal,
+    is_labeled,
+    labels_of,
+    unlabeled_gold,
+    with_label,
+)
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
@@ -98,10 +105,7 @@ class Labeling:
         label: Choice,
         *,
         answer: Span | None = None,
-        by: Literal["person", "llm"] = "person",
-        model: str = "",
-        proposed: Choice | None = None,
-        accept: bool = False,
+        proposal: Proposal | None = None,
     ) -> None:
         """Add a passage's label to the question file.
 
@@ -121,10 +125,7 @@ class Labeling:
             self.lines,
             annotator=self.annotator,
             answer=answer,
-            by=by,
-            model=model,
-            proposed=proposed,
-            accept=accept,
+            proposal=proposal,
         )
         write_questions(self.output, self.questions)
 
