@@ -326,3 +326,17 @@ def _assign(headings: Sequence[Heading], blocks: Sequence[Block], starts: list[i
     for block in sorted([*heading_blocks, *blocks], key=lambda block: block.line_start):
         contents[bisect_right(starts, block.line_start) - 1].append(block)
     return contents
+
+
+def plain_blocks(lines: list[str]) -> list[Block]:
+    """Return one block for each run of non-blank lines. The first line has line number 1."""
+    blocks: list[Block] = []
+    run: list[str] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        if line.strip():
+            run.append(line)
+        elif run:
+            text = "\n".join(run)
+            blocks.append(Block(kind="prose", text=text, line_start=number - len(run), line_end=number - 1))
+            run = []
+    return blocks

@@ -32,11 +32,9 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section
-from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.reading import plain_blocks
+from branchrank.corpus.document import ENTRY_SUFFIX
 from branchrank.errors import CorpusError, MissingDependencyError, or_else
-from branchrank.io.files import NOT_JSON, digest_bytes, digest_file, storage_errors, write_jsonl, write_text
+from branchrank.io.files import NOT_JSON, digest_file, storage_errors, write_jsonl, write_text
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
@@ -72,34 +70,6 @@ def entry_source(identifier: str) -> str:
 def entry_id(source: str) -> str | None:
     """Return the ``_id`` encoded in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
-
-
-def read_entry(source: str, content: bytes) -> Document:
-    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
-    text, notes = decode(content)
-    lines = split_lines(text)
-    title = " ".join(lines[0].split())
-    blocks: list[Block] = plain_blocks(["", *lines[1:]])
-    if title and not blocks:
-        title, blocks = "", [Block(kind="prose", text=title, line_start=1, line_end=1)]
-    section = Section(
-        id=source,
-        title=title,
-        level=0,
-        parent=None,
-        line_start=1,
-        own_line_end=len(lines),
-        line_end=len(lines),
-        blocks=tuple(blocks),
-    )
-    return Document(
-        source=source,
-        title=title,
-        digest=digest_bytes(content),
-        line_count=len(lines),
-        sections=(section,),
-        notes=notes,
-    )
 
 
 def read_entries(folder: Path) -> Iterator[Entry]:

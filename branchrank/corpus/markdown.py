@@ -32,11 +32,11 @@ from branchrank.corpus.document import (
     Reference,
     finish_sections,
     limit_headings,
+    plain_blocks,
 )
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
-from branchrank.corpus.reading import plain_blocks
 from branchrank.io.files import digest_bytes
 
 if TYPE_CHECKING:

@@ -5,8 +5,10 @@ A file whose markup can't be parsed is read as plain text, with one block per pa
 
 from __future__ import annotations
 
-from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document
+from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section, plain_blocks
+from branchrank.corpus.lines import decode, split_lines
 from branchrank.errors import CorpusError
+from branchrank.io.files import digest_bytes
 
 RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
 MARKDOWN_SUFFIXES = (".md", ".mdx")
@@ -34,8 +36,6 @@ def read_document(source: str, content: bytes) -> Document:
 
         return read_markdown(source, content)
     if name.endswith(ENTRY_SUFFIX):
-        from branchrank.corpus.ir_collections import read_entry
-
         return read_entry(source, content)
     raise CorpusError(
         f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
@@ -43,15 +43,29 @@ def read_document(source: str, content: bytes) -> Document:
     )
 
 
-def plain_blocks(lines: list[str]) -> list[Block]:
-    """Return one block for each run of non-blank lines. The first line has line number 1."""
-    blocks: list[Block] = []
-    run: list[str] = []
-    for number, line in enumerate([*lines, ""], start=1):
-        if line.strip():
-            run.append(line)
-        elif run:
-            text = "\n".join(run)
-            blocks.append(Block(kind="prose", text=text, line_start=number - len(run), line_end=number - 1))
-            run = []
-    return blocks
+def read_entry(source: str, content: bytes) -> Document:
+    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
+    text, notes = decode(content)
+    lines = split_lines(text)
+    title = " ".join(lines[0].split())
+    blocks: list[Block] = plain_blocks(["", *lines[1:]])
+    if title and not blocks:
+        title, blocks = "", [Block(kind="prose", text=title, line_start=1, line_end=1)]
+    section = Section(
+        id=source,
+        title=title,
+        level=0,
+        parent=None,
+        line_start=1,
+        own_line_end=len(lines),
+        line_end=len(lines),
+        blocks=tuple(blocks),
+    )
+    return Document(
+        source=source,
+        title=title,
+        digest=digest_bytes(content),
+        line_count=len(lines),
+        sections=(section,),
+        notes=notes,
+    )

@@ -32,21 +32,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def local(settings: Resolved) -> System:
-    """Return the ``local`` system, which fuses vector search and BM25 over chunks with RRF."""
-    return _laid(settings, LocalSettings)
-
-
-def bm25(settings: Resolved) -> System:
-    """Return the ``bm25`` system, the lexical baseline, which ranks chunks by BM25."""
-    return with_values(BM25, _hits(settings))
-
-
-def dense(settings: Resolved) -> System:
-    """Return the ``dense`` system, the vector baseline, which ranks chunks by cosine similarity."""
-    return with_values(DENSE, _hits(settings))
-
-
 def pageindex(settings: Resolved) -> System:
     """Return the ``pageindex`` system, which searches the tree from the root and ranks the visited nodes.
 
@@ -68,9 +53,7 @@ def hybrid(settings: Resolved) -> System:
     With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
-    part = settings.part(HybridSettings)
-    system = _laid(settings, HybridSettings)
-    return _with_llm_as_asked(system, part)
+    return _with_llm_as_asked(_laid(settings, HybridSettings), settings.part(HybridSettings))
 
 
 def grep(settings: Resolved) -> System:
@@ -158,16 +141,17 @@ def _without_llm(system: System) -> System:
     return with_values(system, changes)
 
 
+#: The baselines ``bm25`` and ``dense`` are one branch alone. ``local`` fuses both over chunks with RRF.
 BUILTIN: dict[str, Callable[[Resolved], System]] = {
-    "local": local,
+    "local": lambda settings: _laid(settings, LocalSettings),
     "pageindex": pageindex,
     "hybrid": hybrid,
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
     "late-interaction": late_interaction,
-    "bm25": bm25,
-    "dense": dense,
+    "bm25": lambda settings: with_values(BM25, _hits(settings)),
+    "dense": lambda settings: with_values(DENSE, _hits(settings)),
 }
 
 

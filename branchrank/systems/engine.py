@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock, RLock
+from typing import Any
 
 import msgspec
 
@@ -46,7 +47,6 @@ from branchrank.systems.branches import (
     Lookup,
     MaxSim,
     Opening,
-    Scores,
     Search,
     branch_kind,
     label,
@@ -88,9 +88,8 @@ class Engine:
         self._resources = ExitStack()
         self.token_vectors = TokenVectorSource(index, self.memo, self._resources, open_token_cache)
         self._opening = Opening(index, corpus_root, settings, self._resources)
-        self._searches: dict[str, Search] = {}
-        self._scorers: dict[str, Scores] = {}
-        self._stores: dict[str, MaxSim | None] = {}
+        #: The functions of the branch kinds, by the name of the method that opened them and the kind.
+        self._opened: dict[tuple[str, str], Any] = {}
         self._lock = RLock()
 
     def __enter__(self) -> Engine:
@@ -102,15 +101,13 @@ class Engine:
     def close(self) -> None:
         """Close the resources of the branches, but not the index."""
         with self._lock:
-            self._searches.clear()
-            self._scorers.clear()
-            self._stores.clear()
+            self._opened.clear()
             self._resources.close()
 
     def open(self, system: System) -> None:
         """Open the resources of the system's branches before the first query."""
         for branch in system.searched:
-            self._search(branch.kind)
+            self._function("open", branch.kind)
         if system.rescore.method == "maxsim":
             self.token_vectors.check()
             self._maxsim(system)
@@ -204,7 +201,7 @@ class Engine:
         embedding = Lock()
 
         def search(branch: Branch) -> BranchResult:
-            kind, search = branch_kind(branch.kind), self._search(branch.kind)
+            kind, search = branch_kind(branch.kind), self._function("open", branch.kind)
             if kind.needs_vector:
                 with embedding:
                     self._embed(asked.query.text, trace)
@@ -247,25 +244,15 @@ class Engine:
 
     def _complete(self, lookup: Lookup, ranking: Sequence[Scored], union: tuple[str, ...]) -> RankedList:
         def scores() -> RankedList:
-            own = self._scorer(lookup.branch.kind)(lookup, union)
+            own = self._function("open_scores", lookup.branch.kind)(lookup, union)
             return ranked(dict.fromkeys(union, 0.0) | dict(ranking) | dict(own))
 
         return self.memo.get(("candidate scores", union, *_asked(lookup)), scores)
 
-    def _scorer(self, kind: str) -> Scores:
-        """Return the function that scores candidates for branches of one kind. Create it on first use."""
-        with self._lock:
-            if kind not in self._scorers:
-                self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
-            return self._scorers[kind]
-
     def _maxsim(self, system: System) -> MaxSim | None:
         """Return the MaxSim function of a searched store, or ``None`` if no searched store has one."""
-        with self._lock:
-            for branch in system.searched:
-                if branch.kind not in self._stores:
-                    self._stores[branch.kind] = branch_kind(branch.kind).open_maxsim(self._opening)
-            found = next(filter(None, (self._stores[branch.kind] for branch in system.searched)), None)
+        stores = [self._function("open_maxsim", branch.kind) for branch in system.searched]
+        found: MaxSim | None = next(filter(None, stores), None)
         if found is None and system.unit != "chunk":
             raise UsageError(
                 f"system {system.name!r} rescores by maxsim, but the Qdrant collection has no token vectors",
@@ -274,15 +261,14 @@ class Engine:
             )
         return found
 
-    def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind. Create the function on first use."""
-        found = self._searches.get(kind)
-        if found is None:
+    def _function(self, method: str, kind: str) -> Any:
+        """Return what a branch kind's method opens. The method is called on first use."""
+        key = (method, kind)
+        if key not in self._opened:
             with self._lock:
-                if kind not in self._searches:
-                    self._searches[kind] = branch_kind(kind).open(self._opening)
-                found = self._searches[kind]
-        return found
+                if key not in self._opened:
+                    self._opened[key] = getattr(branch_kind(kind), method)(self._opening)
+        return self._opened[key]
 
     def _embed(self, text: str, trace: Trace) -> None:
         """Compute the query's vector once for all branches that need it, and record the time."""

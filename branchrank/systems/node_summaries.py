@@ -10,10 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import msgspec
-
 from branchrank.execution.executors import Executor, InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Gateway
@@ -23,6 +19,7 @@ from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
 from branchrank.llm.session import Asker, Source
 from branchrank.records import Node, Record
+from branchrank.tree.build import with_summaries
 from branchrank.tree.navigate import Tree
 
 STAGE = "summary"
@@ -71,7 +68,7 @@ def summarize_nodes(
             calls.append(answer.call)
         progress("summaries", len(summaries), count)
     return Summarized(
-        nodes=tuple(_with_summaries(tree.nodes.values(), summaries)),
+        nodes=tuple(with_summaries(tree.nodes.values(), summaries)),
         failed=failed,
         totals=totals(calls),
     )
@@ -102,10 +99,3 @@ def _request(tree: Tree, node: Node, summaries: dict[str, str], seed: int) -> LL
 
 def _read(reply: LLMReply) -> str:
     return excerpt(read_text(reply.text), _SUMMARY_CHARS)
-
-
-def _with_summaries(nodes: Iterable[Node], summaries: dict[str, str]) -> list[Node]:
-    return [
-        msgspec.structs.replace(node, summary=summaries[node.id]) if node.id in summaries else node
-        for node in nodes
-    ]

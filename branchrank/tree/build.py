@@ -132,6 +132,14 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
     return list(outline.nodes(lambda source: draft_page(by_source[source]))), outline.notes
 
 
+def with_summaries(nodes: Iterable[Node], summaries: Mapping[str, str]) -> list[Node]:
+    """Return the nodes with the summaries that ``summaries`` contains for their ids."""
+    return [
+        msgspec.structs.replace(node, summary=summaries[node.id]) if node.id in summaries else node
+        for node in nodes
+    ]
+
+
 def block_text(blocks: Iterable[Block]) -> str:
     """Join the texts of blocks, with blank lines between blocks, except between table rows and list items."""
     text = ""

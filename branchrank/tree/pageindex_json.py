@@ -33,7 +33,7 @@ from branchrank.corpus.reading import read_document
 from branchrank.errors import InputError
 from branchrank.io.files import NOT_JSON
 from branchrank.records import Node, Record
-from branchrank.tree.build import build_nodes
+from branchrank.tree.build import build_nodes, with_summaries
 
 _ATX = re.compile(r"\s*#{1,6}\s+(\S.*)")
 _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not for a PDF)"
@@ -171,11 +171,7 @@ def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tupl
     """Return the nodes of imported documents, with the imported summaries, and the notes on all documents."""
     nodes, notes = build_nodes([each.document for each in imported], corpus_name)
     summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
-    nodes = [
-        msgspec.structs.replace(node, summary=summaries[node.id]) if node.id in summaries else node
-        for node in nodes
-    ]
-    return nodes, [note for each in imported for note in each.notes] + notes
+    return with_summaries(nodes, summaries), [note for each in imported for note in each.notes] + notes
 
 
 def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:

@@ -120,10 +120,9 @@ _ACCEPTANCE = (
         "with ThreadPoolExecutor(len(branches)) as pool:", "with ThreadPoolExecutor(1) as pool:",
         QDRANT + "::TestPerformanceAndCaching::test_concurrent_sparse_and_dense_search"),
     Mutant("branches-opened-again-for-every-query", ENGINE,
-        "        found = self._searches.get(kind)\n        if found is None:\n            with self._lock:\n"
-        "                if kind not in self._searches:\n",
-        "        found = None\n        if found is None:\n            with self._lock:\n"
-        "                if kind:\n",
+        "        if key not in self._opened:\n            with self._lock:\n"
+        "                if key not in self._opened:\n",
+        "        if key:\n            with self._lock:\n                if key:\n",
         "tests/systems/test_engine.py::test_a_branch_is_opened_once_for_all_queries"),
     Mutant("llm-gets-candidates-past-the-cap", ENGINE,
         "            candidates = candidates[: system.fuse.cap]\n",

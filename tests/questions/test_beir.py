@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from support.commands import invoke
 from support.made_runs import run_of
 
-from branchrank.corpus.ir_collections import entry_source, read_entry, unpack_beir
+from branchrank.corpus.ir_collections import entry_source, unpack_beir
+from branchrank.corpus.reading import read_entry
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.measures import named_measure

@@ -226,9 +226,9 @@ def test_branches_that_wait_run_side_by_side(world, folder, monkeypatch, name) -
     (system,) = builtin_systems((name,), world[1])
     with Engine(world[0], folder / "docs", world[1]) as engine:
         engine.open(system)
-        for kind, search in list(engine._searches.items()):
+        for key, search in list(engine._opened.items()):
             monkeypatch.setitem(
-                engine._searches, kind, lambda lookup, search=search: (together.wait(), search(lookup))[1]
+                engine._opened, key, lambda lookup, search=search: (together.wait(), search(lookup))[1]
             )
         assert engine.retrieve(system, "tea temperature", 5).hits
 
@@ -240,7 +240,7 @@ def test_a_branch_that_fails_is_an_error(world, folder, monkeypatch) -> None:
     (system,) = builtin_systems(("qdrant",), world[1])
     with Engine(world[0], folder / "docs", world[1]) as engine:
         engine.open(system)
-        monkeypatch.setitem(engine._searches, "qdrant-sparse", fail)
+        monkeypatch.setitem(engine._opened, ("open", "qdrant-sparse"), fail)
         with pytest.raises(ArtifactError, match="this branch failed"):
             engine.retrieve(system, "tea", 3)
 
