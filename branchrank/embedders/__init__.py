@@ -12,10 +12,15 @@ The value of ``--embedder`` selects the model and the code that runs it.
   ``NAME`` in the package's group ``branchrank.embedders`` refers to a callable that takes the arguments
   ``model`` and ``notify`` and returns an :class:`Embedder`.
 - Any other value is the hub name or the local path of a sentence-transformers model or a ColBERT checkpoint.
+
+A worker in another process opens its own embedder for the batches of texts that it embeds
+(:class:`EmbeddingTask`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
@@ -30,7 +35,7 @@ from branchrank.embedders.protocol import (
     Vectors,
     unit_rows,
 )
-from branchrank.errors import ModelError, UsageError, or_else, suggestion
+from branchrank.errors import ModelError, UsageError, WorkerError, or_else, suggestion
 from branchrank.io.progress import Notify
 from branchrank.settings import IndexSettings
 
@@ -38,8 +43,10 @@ __all__ = [
     "DocumentVectors",
     "Embedder",
     "EmbedderIdentity",
+    "EmbeddingTask",
     "FakeEmbedder",
     "TokenEmbedder",
+    "TokenTask",
     "Vectors",
     "check_gives_tokens",
     "is_bundled",
@@ -228,3 +235,60 @@ def portable_name(embedder: str) -> str:
     if embedder in _KNOWN or not folder.is_dir():
         return embedder
     return str(folder.resolve())
+
+
+class EmbeddingTask:
+    """A task that embeds batches of texts.
+
+    The result for a batch is a float32 array of shape ``(len(texts), dimension)``, whose rows have unit
+    length. The process that creates the task uses ``embedder``. A worker in another process opens its own
+    embedder from ``settings``. The worker raises :class:`WorkerError` if its embedder's identity differs
+    from the identity of ``embedder``.
+    """
+
+    #: No files are sent to workers, because every machine has its own copy of the model.
+    needs: tuple[Path, ...] = ()
+
+    def __init__(self, settings: IndexSettings, embedder: Embedder) -> None:
+        self._settings = settings
+        self._identity = embedder.identity
+        self._embedder: Embedder | None = embedder
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_embedder": None}
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Vectors]]]:
+        """Yield a function that computes vectors for the texts in a batch."""
+        embedder = self._opened()
+
+        def work(texts: Sequence[str]) -> Iterator[Vectors]:
+            yield embedder.embed_documents(texts)
+
+        yield work
+
+    def _opened(self) -> Embedder:
+        return self._embedder or _same(open_embedder(self._settings), self._identity)
+
+
+class TokenTask(EmbeddingTask):
+    """A task that computes one :class:`DocumentVectors` per batch, with a vector for each text and token."""
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[DocumentVectors]]]:  # type: ignore[override]
+        """Yield a function that computes vectors for the texts in a batch and for their tokens."""
+        embedder = token_embedder(self._opened(), self._settings.embedder)
+
+        def work(texts: Sequence[str]) -> Iterator[DocumentVectors]:
+            yield embedder.embed_documents_and_tokens(texts)
+
+        yield work
+
+
+def _same(embedder: Embedder, wanted: EmbedderIdentity) -> Embedder:
+    if embedder.identity != wanted:
+        raise WorkerError(
+            f"a worker loaded a different model: {embedder.identity}, but the command uses {wanted}",
+            remedy="install the same model on every node",
+        )
+    return embedder

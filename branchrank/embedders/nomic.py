@@ -42,18 +42,7 @@ from branchrank.settings.parts import Precision
 
 _WEIGHTS = "model.safetensors"
 _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-
-
-class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``."""
-
-    pooling_mode_cls_token: bool = False
-    pooling_mode_mean_tokens: bool = False
-    pooling_mode_max_tokens: bool = False
-    pooling_mode_mean_sqrt_len_tokens: bool = False
-    pooling_mode_weightedmean_tokens: bool = False
-    pooling_mode_lasttoken: bool = False
-    include_prompt: bool = True
+_POOLING_MODES: dict[str, Pooling] = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
 class _Prompts(Record, frozen=True, kw_only=True):
@@ -146,9 +135,11 @@ def _is_float32(path: Path) -> bool:
 def _pooling(folder: Path) -> Pooling | None:
     """Return the pooling method in a model's second module, or ``None`` if it is not supported."""
     path = folder / modules_of(folder)[1].path / "config.json"
-    found = read_json(path, _Pooling, default=_Pooling())
-    first, mean = _Pooling(pooling_mode_cls_token=True), _Pooling(pooling_mode_mean_tokens=True)
-    return "cls" if found == first else "mean" if found == mean else None
+    found = read_json(path, dict[str, Any], default={})
+    modes = [name for name, value in found.items() if name.startswith("pooling_mode_") and value]
+    if found.get("include_prompt", True) is not True or len(modes) != 1:
+        return None
+    return _POOLING_MODES.get(modes[0])
 
 
 def _max_tokens(folder: Path) -> int | None:

@@ -3,7 +3,7 @@
 1. The documents are read, and every chunk is located in a document (:mod:`branchrank.corpus.placing`). Chunks
    that are not found in any document are left out and listed in the adoption record.
 2. A sample of the chunks is embedded again, and the new vectors are compared with the existing vectors in the
-   collection (:mod:`branchrank.embedders.agreement`). If the new vectors agree with the existing vectors, the
+   collection (:mod:`branchrank.embedders.protocol`). If the new vectors agree with the existing vectors, the
    existing vectors are reused. Chunks that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
@@ -30,8 +30,7 @@ from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
 from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
-from branchrank.embedders.agreement import Agreement, check_agreement
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import Agreement, Vectors, check_agreement
 from branchrank.errors import ArtifactError, InputError, UsageError
 from branchrank.index.adopted_files import (
     CHROMA,

@@ -20,11 +20,10 @@ from typing import overload
 
 import numpy as np
 
-from branchrank.embedders import Embedder, token_embedder
+from branchrank.embedders import Embedder, EmbeddingTask, TokenTask, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
 from branchrank.embedders.fake import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
-from branchrank.embedders.shards import EmbeddingTask, TokenTask
 from branchrank.errors import ArtifactError
 from branchrank.execution.executors import Executor
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries

@@ -25,8 +25,7 @@ import numpy as np
 
 from branchrank.corpus.placing import Places, opened_up, passage_of
 from branchrank.embedders import token_embedder
-from branchrank.embedders.agreement import check_agreement, sampled
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import Vectors, check_agreement, sampled
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.index.reader import Index
 from branchrank.io.files import digest_of
