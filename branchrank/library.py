@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from branchrank.bench.benchmark import BenchmarkOptions
 from branchrank.bench.experiment import plan_from_experiment
@@ -297,19 +297,14 @@ def compare_datasets(
 def power(
     questions: Sequence[int] = POWER_QUESTIONS,
     *,
-    rate: float | None = None,
-    disagreement: float | None = None,
-    difference: float | None = None,
-    candidates: int | None = None,
-    alpha: float = 0.05,
-    sources: int | None = None,
-    icc: float | None = None,
     run: str | Path | None = None,
     measure: str = "",
+    **assumptions: Any,
 ) -> PowerAnalysis:
     """Compute the smallest difference that a benchmark can detect with each number of questions.
 
-    ``rate`` is the hit rate that you expect (default 0.7). ``disagreement`` is the share of questions on
+    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
+    that you expect (default 0.7). ``disagreement`` is the share of questions on
     which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
     hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
     (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
@@ -326,21 +321,12 @@ def power(
     >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
     True
     """
+    from branchrank.measures.power import Assumptions
     from branchrank.report.power_analysis import power_analysis
     from branchrank.runs.estimates import pilot
-    from branchrank.runs.run import load_run
 
-    return power_analysis(
-        questions,
-        rate=rate,
-        disagreement=disagreement,
-        difference=difference,
-        candidates=candidates,
-        alpha=alpha,
-        sources=sources,
-        icc=icc,
-        pilot=None if run is None else pilot(load_run(Path(run)), measure),
-    )
+    found = None if run is None else pilot(Run.load(run).data, measure)
+    return power_analysis(questions, Assumptions(**assumptions), found)
 
 
 def import_beir(

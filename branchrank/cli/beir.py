@@ -101,7 +101,7 @@ def run(
 
     Some defaults of `branchrank beir run` differ from those in the list of flags. The defaults for a new
     workspace are --embedder none, --vector-store exact, --bm25-stop-words english and
-    --no-bm25-split-identifiers. The defaults for a run are --top-k 1000, --delta 0.02 and no latency pass.
+    --no-bm25-split-identifiers. The defaults for a run are --top-k 1000 and no latency pass.
     Runs with 100,000 hits or more are stored with --rows compact. The predictors dense, local and
     late-interaction need an embedding model, such as --embedder all-MiniLM-L6-v2.
     """

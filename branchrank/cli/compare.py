@@ -54,7 +54,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.02 for two runs, and the run's delta for "
+    help="Largest difference that counts as equivalent. Default: 0.05 for two runs, and the run's delta for "
     "a single run.",
 )
 @WHERE
@@ -132,9 +132,9 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1),
-    default=0.02,
+    default=0.05,
     show_default=True,
-    help="Largest acceptable loss, in units of the measure (0.02 is 2 points of a hit rate).",
+    help="Largest acceptable loss, in units of the measure (0.05 is 5 points of a hit rate).",
 )
 @click.option(
     "--predictor",

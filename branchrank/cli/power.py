@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,34 +65,11 @@ SHARE = click.FloatRange(0, 1)
     default="",
     help="Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
 )
-def power(
-    questions: tuple[int, ...],
-    rate: float | None,
-    disagreement: float | None,
-    difference: float | None,
-    candidates: int | None,
-    alpha: float,
-    sources: int | None,
-    icc: float | None,
-    run: Path | None,
-    measure: str,
-) -> None:
+def power(questions: tuple[int, ...], run: Path | None, measure: str, **assumptions: Any) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.
 
     The command prints the smallest differences that the tests in a report can detect with 80% power, after
     Holm's correction for the number of candidates. If several questions share a page, the column "worth"
     shows how many independent questions would give the same information.
     """
-    analysis = branchrank.library.power(
-        questions,
-        rate=rate,
-        disagreement=disagreement,
-        difference=difference,
-        candidates=candidates,
-        alpha=alpha,
-        sources=sources,
-        icc=icc,
-        run=run,
-        measure=measure,
-    )
-    click.echo(str(analysis))
+    click.echo(str(branchrank.library.power(questions, run=run, measure=measure, **assumptions)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -112,16 +112,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
 )
 @latex_option
 def compare_trec(
-    qrels: Path,
-    runs: tuple[Path, ...],
-    names: tuple[str, ...],
-    baseline: str,
-    all_pairs: bool,
-    missing_is_zero: bool,
-    delta: float,
-    alpha: float,
-    seed: int,
-    latex: Path | None,
+    qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], latex: Path | None, **options: Any
 ) -> None:
     """Compare RUNS (TREC run files from any program) on the queries that are judged in QRELS.
 
@@ -129,16 +120,6 @@ def compare_trec(
     correction is applied to the p-values of all comparisons. Documents with equal scores in a run are sorted
     by descending document id, as in trec_eval.
     """
-    table = branchrank.library.compare_trec(
-        qrels,
-        runs,
-        names,
-        baseline=baseline,
-        all_pairs=all_pairs,
-        missing_is_zero=missing_is_zero,
-        delta=delta,
-        alpha=alpha,
-        seed=seed,
-    )
+    table = branchrank.library.compare_trec(qrels, runs, names, **options)
     click.echo(str(table))
     write_latex(latex, table)

@@ -39,6 +39,25 @@ PAGE_VARIATION = 0.25
 LEAST_ICC = 0.1
 
 
+class Assumptions(Record, frozen=True, kw_only=True):
+    """The assumptions of a power analysis that a user can give. ``None`` stands for the default or a pilot's
+    value.
+
+    ``rate`` is the expected hit rate, ``disagreement`` the share of questions on which exactly one of two
+    predictors has a correct hit, and ``difference`` the difference in hit rate to confirm. ``candidates``
+    predictors are compared with the baseline. ``sources`` is the number of pages with gold, and ``icc`` the
+    intraclass correlation, from 0 to 1, between questions on the same page.
+    """
+
+    rate: float | None = None
+    disagreement: float | None = None
+    difference: float | None = None
+    candidates: int | None = None
+    alpha: float = ALPHA
+    sources: int | None = None
+    icc: float | None = None
+
+
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
     """Return the power (0 to 1) of the exact McNemar test at level ``alpha`` with ``n`` questions.
 

@@ -77,29 +77,20 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
 
 
 def power_analysis(
-    questions: Sequence[int],
-    *,
-    rate: float | None,
-    disagreement: float | None,
-    difference: float | None,
-    candidates: int | None,
-    alpha: float,
-    sources: int | None,
-    icc: float | None,
-    pilot: Pilot | None,
+    questions: Sequence[int], given: power.Assumptions, pilot: Pilot | None = None
 ) -> PowerAnalysis:
     """Return a power analysis for hit rates, with one plan for each number in ``questions``.
 
-    Arguments that are ``None`` are taken from the pilot, or from ``ASSUMED`` if there is no pilot. Raises
+    Assumptions that are ``None`` are taken from the pilot, or from ``ASSUMED`` if there is no pilot. Raises
     :class:`UsageError` if ``icc`` is given without ``sources`` or a pilot.
     """
     measured = pilot or ASSUMED
-    within = measured.icc if icc is None else icc
-    if sources is not None:
-        pages = power.SharedPages(page_size=power.pages_alone(sources), icc=within)
+    within = measured.icc if given.icc is None else given.icc
+    if given.sources is not None:
+        pages = power.SharedPages(page_size=power.pages_alone(given.sources), icc=within)
     elif pilot is not None:
         pages = power.SharedPages(page_size=power.pages_as_in(pilot.page_sizes), icc=within)
-    elif icc is None:
+    elif given.icc is None:
         pages = power.NO_SHARED_PAGES
     else:
         raise UsageError(
@@ -109,11 +100,11 @@ def power_analysis(
     plans = tuple(
         power.plan(
             n,
-            rate_expected=measured.rate if rate is None else rate,
-            disagreement=measured.disagreement if disagreement is None else disagreement,
-            difference=difference,
-            family=measured.candidates if candidates is None else candidates,
-            alpha=alpha,
+            rate_expected=measured.rate if given.rate is None else given.rate,
+            disagreement=measured.disagreement if given.disagreement is None else given.disagreement,
+            difference=given.difference,
+            family=measured.candidates if given.candidates is None else given.candidates,
+            alpha=given.alpha,
             pages=pages,
         )
         for n in questions
@@ -121,7 +112,7 @@ def power_analysis(
     return PowerAnalysis(
         plans=plans,
         icc=None if pages is power.NO_SHARED_PAGES else pages.icc,
-        pairs=_pairs(measured) if disagreement is None else "",
+        pairs=_pairs(measured) if given.disagreement is None else "",
     )
 
 

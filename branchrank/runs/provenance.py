@@ -8,7 +8,6 @@ import platform
 import subprocess
 from pathlib import Path
 
-from branchrank import __version__
 from branchrank.records import Record
 
 #: Packages whose version can change the results.
@@ -52,11 +51,11 @@ def gather() -> Provenance:
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain") if commit else ""
     return Provenance(
-        branchrank=__version__,
+        branchrank=_version("branchrank"),
         git_commit=commit,
         git_dirty=bool(status) if commit else None,
         python=platform.python_version(),
-        packages=_versions(),
+        packages={name: found for name in PACKAGES if (found := _version(name))},
         system=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         processor=_processor(),
@@ -65,14 +64,12 @@ def gather() -> Provenance:
     )
 
 
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+def _version(package: str) -> str:
+    """Return the version of an installed package, or "" if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _git(*words: str) -> str:
