@@ -121,7 +121,7 @@ def test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments(run: Run) -
 
 
 def test_the_terminal_explains_its_columns(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(run)
+    print_summary(run.data)
     assert "\nmeans, over the 24 questions with an answer; lines per hit" in capsys.readouterr().out
 
 

@@ -59,7 +59,7 @@ def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: 
     for name in ("timings.csv", "questions.jsonl", "gold.jsonl"):
         (copy / name).write_bytes((run / name).read_bytes())
     write_jsonl(copy / "rows.jsonl", rows)
-    write_run(copy, sealed(copy, made.record))
+    write_run(copy, sealed(copy, made.data.record))
     access = RunAccess(trust=True, data_dir=project / "data")
     loaded = Run.load(copy)
     loaded.report()
