@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from io import StringIO
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from branchrank.io.printable import safe
 from branchrank.records import Record
@@ -52,6 +52,7 @@ class Styled(NamedTuple):
 
 
 Cell = str | Styled
+T = TypeVar("T")
 
 
 class Table(Record, frozen=True, kw_only=True):
@@ -61,6 +62,14 @@ class Table(Record, frozen=True, kw_only=True):
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     labels: int = 1
+
+
+def table_of(
+    caption: str, items: Iterable[T], columns: Mapping[str, Callable[[T], Cell]], labels: int = 1
+) -> Table:
+    """Return a table with one row per item. ``columns`` maps each heading to the function for its cells."""
+    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
+    return Table(caption=caption, headings=tuple(columns), rows=rows, labels=labels)
 
 
 def plain_cell(cell: Cell) -> str:

@@ -1,18 +1,15 @@
-"""The building blocks of a report, such as paragraphs, tables and plots.
+"""The building blocks of a report, such as tables and plots, and their form in Markdown.
 
 The plain text in a block is escaped when the report is written as Markdown or HTML.
 """
 
 from __future__ import annotations
 
-from branchrank.io.table import Cell, Table
+import re
+
+from branchrank.io.printable import safe
+from branchrank.io.table import Cell, Table, markdown_cell, markdown_table, markdown_text
 from branchrank.records import Record
-
-
-class Paragraph(Record, frozen=True, kw_only=True):
-    """A paragraph of text."""
-
-    text: str
 
 
 class Points(Record, frozen=True, kw_only=True):
@@ -56,10 +53,11 @@ class QuestionBrowser(Record, frozen=True, kw_only=True):
     instead: str
 
 
-Block = Paragraph | Points | Table | Code | Plot | Callout | QuestionBrowser
+#: A string is a paragraph.
+Block = str | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
-class Section(Record, frozen=True, kw_only=True):
+class Section(Record, frozen=True):
     """A heading and the blocks below it."""
 
     title: str
@@ -82,3 +80,30 @@ class Report(Record, frozen=True, kw_only=True):
     def plots(self) -> list[Plot]:
         """All plots in the report, in the order of the sections."""
         return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]
+
+
+def markdown(report: Report) -> str:
+    """Return the complete report as Markdown, with plots in separate files."""
+    parts = [f"# {markdown_text(report.title)}", markdown_text("; ".join(report.facts))]
+    for section in report.sections:
+        parts += [f"## {markdown_text(section.title)}", *map(_markdown_block, section.blocks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_block(block: Block) -> str:
+    if isinstance(block, str):
+        return markdown_text(block)
+    if isinstance(block, Points):
+        return "\n".join("- " + " ".join(map(markdown_cell, item)) for item in block.items)
+    if isinstance(block, Code):
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
+        return f"{fence}\n{safe(block.text)}\n{fence}"
+    if isinstance(block, Plot):
+        image = f"![{markdown_text(block.description)}](plots/{block.name}.svg)"
+        return f"{image}\n\n{markdown_text(block.caption)}"
+    if isinstance(block, Callout):
+        cautions = "".join(f"\n- Warning: {markdown_text(text)}" for text in block.cautions)
+        return " ".join(map(markdown_cell, block.text)) + (cautions and f"\n{cautions}")
+    if isinstance(block, QuestionBrowser):
+        return markdown_text(block.instead)
+    return markdown_table(block)

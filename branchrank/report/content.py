@@ -9,22 +9,39 @@
 from __future__ import annotations
 
 from branchrank.io.table import Table
-from branchrank.report.blocks import Block, Code, Paragraph, QuestionBrowser, Report, Section
+from branchrank.report.blocks import Block, Code, QuestionBrowser, Report, Section
 from branchrank.report.browser import hits_shown
-from branchrank.report.cautions import is_pilot
 from branchrank.report.costs import latency, llm_cost, shared_work
-from branchrank.report.facts import asked, facts, in_short
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.result import passages, result, statistics, trade_off
-from branchrank.report.sweeps import sweeps
-from branchrank.runs.directory import RunRecord
+from branchrank.report.rates import asked, judged_documents
+from branchrank.report.recommendation import is_pilot
+from branchrank.report.result import passages, result
+from branchrank.report.statistics import statistics
+from branchrank.report.trade_offs import sweeps, trade_off
+from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.run import RunData
+from branchrank.runs.words import plural
+from branchrank.systems.query import read_filters
 
 
 def heading(run: RunData) -> str:
     """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions."""
     pilot = "Pilot: " if is_pilot(run) else ""
     return f"{pilot}{run.record.experiment}, {asked(run)}"
+
+
+def in_short(run: RunData) -> tuple[str, ...]:
+    """Return short facts about the run for the top of a report."""
+    split = (f"split {run.record.split}",) if run.record.split else ()
+    systems = plural(len(run.predictors), "system")
+    pages, judged = len(set(run.clusters.values())), judged_documents(run)
+    return (
+        systems,
+        f"gold on {plural(pages, 'page')}" if judged is None else plural(judged, "relevant document"),
+        *split,
+        f"seed {run.record.seed}",
+        run.record.created[:10],
+    )
 
 
 def report_content(run: RunData) -> Report:
@@ -64,12 +81,76 @@ def questions(run: RunData) -> Section:
     browser = QuestionBrowser(instead=instead)
     shown = hits_shown(run)
     if shown == run.record.top_k:
-        return Section(title="Questions", blocks=(browser,))
+        return Section("Questions", (browser,))
     note = (
         f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer. The rows "
         "file contains all hits."
     )
-    return Section(title="Questions", blocks=(Paragraph(text=note), browser))
+    return Section("Questions", (note, browser))
+
+
+def facts(run: RunData) -> Section:
+    """Return the section about the run's questions, corpus, indexes and settings."""
+    record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
+    origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
+    undeclared = "not given; scores on questions used for tuning can overstate a system's quality"
+    rows = [
+        ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
+        ("questions' digest", record.questions_digest[:16]),
+        ("split", record.split or undeclared),
+        ("corpus", f"{record.corpus} (digest {record.corpus_digest[:16]})" if record.corpus else "none"),
+    ]
+    for index in record.indexes:
+        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
+        described = (
+            f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
+            f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; digest {index.digest[:16]}"
+        )
+        built = f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on disk"
+        rows += [(name, described), (f"{name}, build", built)]
+        if index.distance.words and _calibrated(run, index.name):
+            rows.append((f"{name}, threshold", index.distance.words))
+    if record.filters:
+        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
+    rows += [
+        ("seal", "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"),
+        ("hits kept", str(record.top_k)),
+        ("seed", str(record.seed)),
+        ("created", record.created),
+    ]
+    return Section("Run details", (_facts_table("Questions, corpus, index and settings", rows),))
+
+
+def _facts_table(caption: str, rows: list[tuple[str, str]]) -> Table:
+    return Table(caption=caption, headings=("fact", "value"), rows=tuple(rows), labels=2)
+
+
+def _recall(index: IndexFacts) -> str:
+    """Describe the recall of an approximate vector store, or return "" if no recall had to be measured."""
+    if index.recall is None:
+        return " (recall not measured because of an error)" if index.recall_depth else ""
+    return f" (recall@{index.recall_depth} {index.recall:.4f})"
+
+
+def _filtered(run: RunData) -> str:
+    """Describe how many answerable questions have an answer in documents that pass the filters."""
+    filters = read_filters(run.record.filters)
+    answerable = [question for question in run.asked if question.gold]
+    inside = sum(
+        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
+        for question in answerable
+    )
+    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
+
+
+def _calibrated(run: RunData, index: str) -> bool:
+    """Return whether any predictor uses this index's calibrated distance threshold."""
+    return any(
+        branch.threshold == "calibrated"
+        for each in run.record.predictors
+        if each.index == index and each.system is not None
+        for branch in each.system.branches
+    )
 
 
 def repeat(record: RunRecord) -> Section:
@@ -77,31 +158,20 @@ def repeat(record: RunRecord) -> Section:
     blocks: list[Block] = [Code(text=record.command)]
     origin = record.provenance
     if origin is not None:
-        dirty = {True: ", with uncommitted changes", False: "", None: ""}[origin.git_dirty]
+        dirty = ", with uncommitted changes" if origin.git_dirty else ""
         gigabytes = origin.memory_bytes / 2**30
-        blocks.append(
-            Table(
-                caption="Code and machine",
-                headings=("fact", "value"),
-                rows=(
-                    ("BranchRank", origin.branchrank),
-                    ("git commit", f"{origin.git_commit or 'none'}{dirty}"),
-                    ("Python", origin.python),
-                    (
-                        "machine",
-                        f"{origin.processor}, {origin.cores} cores, {gigabytes:.0f} GiB, {origin.system}",
-                    ),
-                    ("packages", ", ".join(f"{name} {version}" for name, version in origin.packages.items())),
-                ),
-                labels=2,
-            )
-        )
-    blocks.append(
-        Paragraph(
-            text=f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl; "
-            "all other figures are computed from these files. The command branchrank verify recomputes the "
-            "figures and reports differences. Digests detect damage and accidental edits, but not "
-            "deliberate changes by someone who also updates the digests."
-        )
+        rows = [
+            ("BranchRank", origin.branchrank),
+            ("git commit", f"{origin.git_commit or 'none'}{dirty}"),
+            ("Python", origin.python),
+            ("machine", f"{origin.processor}, {origin.cores} cores, {gigabytes:.0f} GiB, {origin.system}"),
+            ("packages", ", ".join(f"{name} {version}" for name, version in origin.packages.items())),
+        ]
+        blocks.append(_facts_table("Code and machine", rows))
+    words = (
+        f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl; "
+        "all other figures are computed from these files. The command branchrank verify recomputes the "
+        "figures and reports differences. Digests detect damage and accidental edits, but not "
+        "deliberate changes by someone who also updates the digests."
     )
-    return Section(title="Repeating the run", blocks=tuple(blocks))
+    return Section("Repeating the run", (*blocks, words))

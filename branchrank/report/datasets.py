@@ -13,8 +13,7 @@ from branchrank.errors import UsageError
 from branchrank.io.files import write_text
 from branchrank.io.table import DAGGER, Cell, Styled, Table, latex_table, table_csv
 from branchrank.records import Record
-from branchrank.report.blocks import Block, Paragraph, Points, Report, Section
-from branchrank.report.markdown import markdown
+from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, print_table, say
 from branchrank.runs.datasets import DatasetComparison, compare_datasets
 from branchrank.runs.run import RunData
@@ -216,13 +215,12 @@ def legend(found: DatasetComparison) -> str:
 
 def as_markdown(found: DatasetComparison) -> str:
     """Return the tables and the verdicts as Markdown."""
-    blocks: tuple[Block, ...] = (
-        Points(items=tuple((each,) for each in sentences(found))),
-        scores_table(found),
-        differences_table(found),
-        *(Paragraph(text=f"Note: {note}") for note in found.notes),
+    verdicts = Points(items=tuple((each,) for each in sentences(found)))
+    notes = (f"Note: {note}" for note in found.notes)
+    section = Section(
+        f"{found.measure} against {found.baseline}",
+        (verdicts, scores_table(found), differences_table(found), *notes),
     )
-    section = Section(title=f"{found.measure} against {found.baseline}", blocks=blocks)
     return markdown(Report(title="Systems over datasets", facts=(legend(found),), sections=(section,)))
 
 

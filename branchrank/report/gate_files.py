@@ -10,8 +10,8 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from branchrank.io.printable import safe
-from branchrank.io.table import Table, markdown_table, markdown_text
-from branchrank.measures.verdicts import Comparison, Gate
+from branchrank.io.table import markdown_table, markdown_text, table_of
+from branchrank.measures.verdicts import Comparison
 from branchrank.runs.run_comparison import RunGate
 
 _ELEMENTS = {"fail": "failure", "undecided": "error"}
@@ -40,18 +40,18 @@ def junit(decided: RunGate) -> str:
 
 def summary(decided: RunGate) -> str:
     """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
-    table = Table(
-        caption="",
-        headings=(
-            "predictor",
-            "outcome",
-            "measure",
-            "baseline",
-            "candidate",
-            "difference, interval",
-            "questions",
-        ),
-        rows=tuple(_gate_row(name, each) for name, each in decided.decisions.items()),
+    table = table_of(
+        "",
+        decided.decisions.items(),
+        {
+            "predictor": lambda each: each[0],
+            "outcome": lambda each: _WORDS[each[1].outcome],
+            "measure": lambda each: each[1].comparison.measure,
+            "baseline": lambda each: f"{each[1].comparison.mean_a:.4f}",
+            "candidate": lambda each: f"{each[1].comparison.mean_b:.4f}",
+            "difference, interval": lambda each: _difference(each[1].comparison),
+            "questions": lambda each: str(each[1].comparison.n),
+        },
         labels=7,
     )
     reasons = [
@@ -61,20 +61,8 @@ def summary(decided: RunGate) -> str:
     return "\n".join([heading, "", markdown_table(table), "", *reasons, ""])
 
 
-def _gate_row(predictor: str, decision: Gate) -> tuple[str, ...]:
-    compared = decision.comparison
-    return (
-        predictor,
-        _WORDS[decision.outcome],
-        compared.measure,
-        f"{compared.mean_a:.4f}",
-        f"{compared.mean_b:.4f}",
-        f"{compared.difference:+.4f}, {_interval(compared)}",
-        str(compared.n),
-    )
-
-
-def _interval(compared: Comparison) -> str:
-    if compared.ci_low is None or compared.ci_high is None:
-        return "few pages"
-    return f"{compared.ci_low:+.4f} to {compared.ci_high:+.4f}"
+def _difference(compared: Comparison) -> str:
+    interval = "few pages"
+    if compared.ci_low is not None and compared.ci_high is not None:
+        interval = f"{compared.ci_low:+.4f} to {compared.ci_high:+.4f}"
+    return f"{compared.difference:+.4f}, {interval}"

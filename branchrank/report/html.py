@@ -25,15 +25,13 @@ from branchrank.report.blocks import (
     Block,
     Callout,
     Code,
-    Paragraph,
     Plot,
     Points,
     QuestionBrowser,
     Report,
     Section,
 )
-from branchrank.report.browser import browser_data
-from branchrank.report.documents import Passages
+from branchrank.report.browser import Passages, browser_data
 from branchrank.runs.run import RunData
 
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
@@ -104,8 +102,8 @@ def _hash(text: str) -> str:
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     """Return one block as HTML. ``drawings`` maps the name of each plot to its SVG."""
-    if isinstance(block, Paragraph):
-        return f"<p>{html_text(block.text)}</p>"
+    if isinstance(block, str):
+        return f"<p>{html_text(block)}</p>"
     if isinstance(block, Points):
         items = "".join(f"<li>{' '.join(map(html_cell, item))}</li>" for item in block.items)
         return f'<ul class="points">{items}</ul>'

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from branchrank.io.table import Cell, Table
+from branchrank.io.table import Cell, Table, table_of
 from branchrank.measures.measures import named_measure
 from branchrank.measures.tradeoffs import Answer, RiskCoverage, risk_coverage
 from branchrank.report import line_plots
-from branchrank.report.blocks import Block, Paragraph, Points, Section
+from branchrank.report.blocks import Block, Points, Section
 from branchrank.report.rates import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
 from branchrank.runs.rows import Row
@@ -41,53 +41,44 @@ def lost(run: RunData) -> Section:
         for name in scores.predictors
     }
     traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
+    title = "Stages at which the gold was lost"
     if not traced:
-        text = "No predictor in this run recorded the stages of its queries."
-        return Section(title="Stages at which the gold was lost", blocks=(Paragraph(text=text),))
-    reaches = {name: waterfall(rows) for name, rows in traced.items()}
+        return Section(title, ("No predictor in this run recorded the stages of its queries.",))
     counts = {name: Counter(map(_fate, rows)) for name, rows in traced.items()}
     fates = [fate for fate in _FATES if any(count[fate] for count in counts.values())]
-    return Section(
-        title="Stages at which the gold was lost",
-        blocks=(
-            Table(
-                caption=f"Answers to {over(run)}, by the stage at which the gold was lost",
-                headings=("predictor", "answers", *fates),
-                rows=tuple(
-                    (name, str(len(rows)), *(str(counts[name][fate]) for fate in fates))
-                    for name, rows in traced.items()
-                ),
-            ),
-            line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
-            Table(
-                caption="How often a stage's list contains the gold, as a share of the predictor's answers",
-                headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
-                rows=tuple(
-                    (
-                        name,
-                        reach.stage,
-                        str(len(traced[name])),
-                        percent(reach.present),
-                        percent(reach.in_first),
-                    )
-                    for name, found in reaches.items()
-                    for reach in found
-                ),
-                labels=2,
-            ),
-            Paragraph(
-                text='Gold is lost at "retrieval" if no branch found the gold. Gold is lost at "mapping" if '
-                "a chunk with gold was found, but no node of the tree covers the gold's lines. Gold is lost "
-                'at "fusion" if fusion ranked the gold below the first five hits. Gold is lost at "cap" if '
-                'fusion ranked the gold too low to be a candidate. Gold is lost at "group" if another chunk '
-                'represents the gold\'s document. Gold is lost at "rerank" if the gold was among the first '
-                'five hits before the reranker, but not after the reranker. Gold is lost at "passage" if its '
-                "section was among the first five, but a different passage of the section was returned. In "
-                "systems that sort the passages of all candidates together (such as hybrid), gold is lost at "
-                '"passage order" if passages of other sections came first.'
-            ),
+    by_fate = Table(
+        caption=f"Answers to {over(run)}, by the stage at which the gold was lost",
+        headings=("predictor", "answers", *fates),
+        rows=tuple(
+            (name, str(len(rows)), *(str(counts[name][fate]) for fate in fates))
+            for name, rows in traced.items()
         ),
     )
+    reached = table_of(
+        "How often a stage's list contains the gold, as a share of the predictor's answers",
+        [(name, len(rows), reach) for name, rows in traced.items() for reach in waterfall(rows)],
+        {
+            "predictor": lambda each: each[0],
+            "stage": lambda each: each[2].stage,
+            "answers": lambda each: str(each[1]),
+            "gold in its list": lambda each: percent(each[2].present),
+            f"gold in its first {DEPTH}": lambda each: percent(each[2].in_first),
+        },
+        labels=2,
+    )
+    plot = line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates])
+    words = (
+        'Gold is lost at "retrieval" if no branch found the gold. Gold is lost at "mapping" if '
+        "a chunk with gold was found, but no node of the tree covers the gold's lines. Gold is lost "
+        'at "fusion" if fusion ranked the gold below the first five hits. Gold is lost at "cap" if '
+        'fusion ranked the gold too low to be a candidate. Gold is lost at "group" if another chunk '
+        'represents the gold\'s document. Gold is lost at "rerank" if the gold was among the first '
+        'five hits before the reranker, but not after the reranker. Gold is lost at "passage" if its '
+        "section was among the first five, but a different passage of the section was returned. In "
+        "systems that sort the passages of all candidates together (such as hybrid), gold is lost at "
+        '"passage order" if passages of other sections came first.'
+    )
+    return Section(title, (by_fate, plot, reached, words))
 
 
 def sliced(run: RunData) -> Section:
@@ -95,8 +86,9 @@ def sliced(run: RunData) -> Section:
     scores, primary = run.scores, run.primary
     found = slices(run.asked, run.facts)
     if not found:
-        text = "The questions have no slices, such as question kinds or difficulty levels."
-        return Section(title="Slices", blocks=(Paragraph(text=text),))
+        return Section(
+            "Slices", ("The questions have no slices, such as question kinds or difficulty levels.",)
+        )
     wider = named_measure(f"{primary.mode}_hit@5")
     measures = [primary] if wider.same(primary) else [primary, wider]
     values = {
@@ -104,7 +96,7 @@ def sliced(run: RunData) -> Section:
         for measure in measures
         for name in scores.predictors
     }
-    blocks: list[Block] = [
+    tables = [
         Table(
             caption=f"By {slice_name}, with the number of questions in each slice",
             headings=("predictor", "measure", *(f"{value} ({len(ids)})" for value, ids in by_value.items())),
@@ -120,25 +112,25 @@ def sliced(run: RunData) -> Section:
         )
         for slice_name, by_value in found.items()
     ]
-    text = (
+    words = (
         "Slices are exploratory. In a slice with few questions, large differences can be due to chance: with "
         "10 questions, a single question changes a rate by 10 percentage points."
     )
-    return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
+    return Section("Slices", (*tables, words))
 
 
 def unanswerable(run: RunData) -> Section | None:
     """Return the section about unanswerable questions, or ``None`` if all questions are answerable."""
     scores = run.scores
-    asked, answerable = len(scores.questions), len(scores.answerable)
-    if asked == answerable:
+    asked = len(scores.questions)
+    without = asked - len(scores.answerable)
+    if not without:
         return None
     rows: list[tuple[Cell, ...]] = []
     drawn = []
     for name in scores.predictors:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
-        at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
         # A curve ends at the share of questions that the predictor answered.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
@@ -151,37 +143,26 @@ def unanswerable(run: RunData) -> Section | None:
                 percent(mean(answered)),
                 number(_mean_of([curve.aurc for curve in curves]), 3),
                 number(_mean_of([curve.excess for curve in curves]), 3),
-                *(percent(at[coverage]) for coverage in _SHOWN_COVERAGES),
+                *(percent(_risk_at(curves, coverage)) for coverage in _SHOWN_COVERAGES),
             )
         )
-    return Section(
-        title="Unanswerable questions",
-        blocks=(
-            Table(
-                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus; "
-                f'"answered", "AURC" and "risk" are computed over all {asked}',
-                headings=(
-                    "predictor",
-                    "unanswerable with hits",
-                    "answered",
-                    "AURC",
-                    "excess",
-                    *(f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES),
-                ),
-                rows=tuple(rows),
-            ),
-            line_plots.risks(drawn),
-            Paragraph(
-                text="Coverage and risk assume that a predictor answers a question only if the score of the "
-                "first hit is above a threshold. Coverage is the share of questions that are answered, and "
-                "risk is the share of these answers whose first hit is wrong. Any answer to an unanswerable "
-                'question is wrong. "Answered" is the share of all questions for which the predictor returns '
-                "a hit. AURC is the mean risk over all coverages, and is undefined for a predictor that "
-                'never answers. "Excess" is the AURC minus the lowest AURC that the same answers could have '
-                "in any order. If a run has repeats, the figures are means over the curves of the repeats."
-            ),
-        ),
+    risks = (f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES)
+    table = Table(
+        caption=f"{without} of {asked} questions have no answer in the corpus; "
+        f'"answered", "AURC" and "risk" are computed over all {asked}',
+        headings=("predictor", "unanswerable with hits", "answered", "AURC", "excess", *risks),
+        rows=tuple(rows),
     )
+    words = (
+        "Coverage and risk assume that a predictor answers a question only if the score of the "
+        "first hit is above a threshold. Coverage is the share of questions that are answered, and "
+        "risk is the share of these answers whose first hit is wrong. Any answer to an unanswerable "
+        'question is wrong. "Answered" is the share of all questions for which the predictor returns '
+        "a hit. AURC is the mean risk over all coverages, and is undefined for a predictor that "
+        'never answers. "Excess" is the AURC minus the lowest AURC that the same answers could have '
+        "in any order. If a run has repeats, the figures are means over the curves of the repeats."
+    )
+    return Section("Unanswerable questions", (table, line_plots.risks(drawn), words))
 
 
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
@@ -223,33 +204,24 @@ def failures(run: RunData) -> Section:
     rows = run.rows
     failed = [row for row in rows if row.status == "failed"]
     reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
-    blocks: list[Block] = []
-    if not failed:
-        blocks.append(Paragraph(text=f"None of {len(rows)} queries failed."))
-    else:
-        shown = [((f"{row.predictor}, {row.question_id}: {row.error}"),) for row in failed[:FAILURES_SHOWN]]
+    blocks: list[Block] = [f"None of {len(rows)} queries failed."]
+    if failed:
+        shown = [f"{row.predictor}, {row.question_id}: {row.error}" for row in failed[:FAILURES_SHOWN]]
         more = len(failed) - len(shown)
-        if more:
-            shown.append((f"and {more} more, in questions.csv",))
-        blocks.append(Paragraph(text=f"{len(failed)} of {len(rows)} queries failed; each counts as a miss."))
-        blocks.append(Points(items=tuple(shown)))
-    if not reasons:
-        blocks.append(Paragraph(text="No stage used a fallback."))
-    else:
-        blocks.append(
-            Table(
-                caption="Fallbacks used",
-                headings=("predictor", "stage and reason", "times"),
-                rows=tuple(
-                    (predictor, reason, str(count))
-                    for (predictor, reason), count in sorted(
-                        reasons.items(), key=lambda each: (-each[1], each[0])
-                    )
-                ),
-                labels=2,
-            )
-        )
-    return Section(title="Failures and fallbacks", blocks=tuple(blocks))
+        shown += [f"and {more} more, in questions.csv"] if more else []
+        points = Points(items=tuple((text,) for text in shown))
+        blocks = [f"{len(failed)} of {len(rows)} queries failed; each counts as a miss.", points]
+    fallbacks = table_of(
+        "Fallbacks used",
+        sorted(reasons.items(), key=lambda each: (-each[1], each[0])),
+        {
+            "predictor": lambda each: each[0][0],
+            "stage and reason": lambda each: each[0][1],
+            "times": lambda each: str(each[1]),
+        },
+        labels=2,
+    )
+    return Section("Failures and fallbacks", (*blocks, fallbacks if reasons else "No stage used a fallback."))
 
 
 def hard(run: RunData) -> Section:
@@ -259,7 +231,4 @@ def hard(run: RunData) -> Section:
         f"For {len(ids)} of {len(run.scores.answerable)} answerable questions (listed in hard.jsonl), no "
         "predictor returned a strict hit at rank 1."
     )
-    blocks = [Paragraph(text=text)]
-    if ids:
-        blocks.append(Paragraph(text=", ".join(ids)))
-    return Section(title="Hard set", blocks=tuple(blocks))
+    return Section("Hard set", (text, ", ".join(ids)) if ids else (text,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from branchrank.io.table import html_text
-from branchrank.report.blocks import Block, Paragraph
+from branchrank.report.blocks import Block
 from branchrank.report.drawing import draw
 from branchrank.report.html import block_html
 from branchrank.report.plots import differences
@@ -22,10 +22,9 @@ def run_html(run: RunData) -> str:
     """Return a run's summary as HTML, with escaped text and the plot as inline SVG."""
     compared = run.judgment.comparisons
     shown = [differences(compared)] if compared else []
-    texts = [Paragraph(text=text) for text in verdicts(run)]
     summary, rates = summary_table(run), rate_tables(run)
     tables = [*rates, summary] if len(run.by_gold) > 1 else [summary, *rates]
-    blocks: list[Block] = [recommendation(run), *tables, *shown, *texts]
+    blocks: list[Block] = [recommendation(run), *tables, *shown, *verdicts(run)]
     drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{html_text(title(run))}</strong></p>"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from branchrank.errors import UsageError
 from branchrank.io.printable import safe
-from branchrank.io.table import Table, plain
+from branchrank.io.table import Table, plain, table_of
 from branchrank.measures import power
 from branchrank.records import Record
 from branchrank.runs.estimates import Pilot
@@ -37,7 +37,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
             f"Assumed: hit rate {first.rate:.2f}, different results on {first.disagreement:.0%} of the "
             f"questions, {self._pages()}.",
             *([self.pairs] if self.pairs else []),
-            *plain(self.table()),
+            *plain(self.table),
             f"With {candidates} against the baseline, an adjusted p below {first.alpha:g} needs at least "
             f"{first.unanimous} differing questions, if all favor the same system.",
         ]
@@ -53,25 +53,22 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
             return "one question per page"
         return f"correlation {self.icc:.2f} between questions on one page"
 
+    @property
     def table(self) -> Table:
         """The table with one row for each number of questions."""
-        headings = ("questions", "worth", "95% interval", "detectable", "differing", "p-floor")
-        power_of = ("power",) if self.plans[0].difference is not None else ()
-        return Table(
-            caption="",
-            headings=(*headings, *power_of),
-            rows=tuple(
-                (
-                    str(each.n),
-                    f"{each.effective:.0f}",
-                    f"{each.interval.low:.2f} to {each.interval.high:.2f}",
-                    "none" if each.detectable is None else f"{each.detectable:.3f}",
-                    str(each.differing),
-                    p_value(each.p_floor),
-                    *(() if each.power is None else (f"{each.power:.0%}",)),
-                )
-                for each in self.plans
-            ),
+        powered = {"power": lambda each: f"{each.power:.0%}"} if self.plans[0].power is not None else {}
+        return table_of(
+            "",
+            self.plans,
+            {
+                "questions": lambda each: str(each.n),
+                "worth": lambda each: f"{each.effective:.0f}",
+                "95% interval": lambda each: f"{each.interval.low:.2f} to {each.interval.high:.2f}",
+                "detectable": lambda each: "none" if each.detectable is None else f"{each.detectable:.3f}",
+                "differing": lambda each: str(each.differing),
+                "p-floor": lambda each: p_value(each.p_floor),
+                **powered,
+            },
             labels=0,
         )
 

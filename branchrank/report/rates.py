@@ -11,14 +11,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from branchrank.io.table import Cell, Styled, Table
-from branchrank.measures.matching import SHARES, gold_level
+from branchrank.measures.matching import SHARES, gold_level, is_judged
 from branchrank.measures.measures import Mode, NamedMeasure
 from branchrank.records import GoldLevel
 from branchrank.report import plots
-from branchrank.report.blocks import Paragraph, Plot
+from branchrank.report.blocks import Plot
 from branchrank.runs.comparisons import Judgment
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Estimate
@@ -30,9 +31,29 @@ _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 
+Costs = dict[str, Callable[[SummaryRow], str]]
+
+
 def named(predictor: str, judgment: Judgment) -> Cell:
     """Return a predictor's name, in bold if the predictor is the winner."""
     return Styled(predictor) if predictor == judgment.winner else predictor
+
+
+def asked(run: RunData) -> str:
+    """Describe how many questions the run has, and how many of them are unanswerable."""
+    without = len(run.asked) - len(run.scores.answerable)
+    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+
+
+def judged_documents(run: RunData) -> int | None:
+    """Return the number of documents judged relevant, or ``None`` if any gold item is not a judged document.
+
+    If the gold consists of judged documents (as in BEIR), questions that share documents are not clustered.
+    """
+    answerable = [each for each in run.asked if each.gold]
+    if not answerable or not all(map(is_judged, answerable)):
+        return None
+    return len({item.source_file for each in answerable for item in each.gold})
 
 
 def over(run: RunData) -> str:
@@ -57,16 +78,15 @@ def gold_counts(run: RunData) -> str:
     return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
 
 
-def mixed_words(run: RunData) -> list[Paragraph]:
+def mixed_words(run: RunData) -> list[str]:
     """Return a note about the gold levels if there are two levels, otherwise an empty list."""
     if len(run.by_gold) == 1:
         return []
-    text = (
+    return [
         f"The questions have gold at two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
         "the file is correct, so file-level and line-level questions are reported separately. A combined "
         "rate depends on how many questions there are at each level. The verdicts cover both levels together."
-    )
-    return [Paragraph(text=text)]
+    ]
 
 
 def rates_table(
@@ -75,41 +95,37 @@ def rates_table(
     measures: Sequence[NamedMeasure],
     *,
     headings: Sequence[str] = (),
-    labels: tuple[str, ...] = ("predictor", "LLM", "gold", "questions"),
+    llm: bool = False,
     cell: Callable[[Estimate | None, str], str] = interval,
-    costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
+    costs: Mapping[str, Callable[[SummaryRow], str]] = MappingProxyType({}),
 ) -> Table:
     """Return a table with one row per predictor.
 
-    If there are two gold levels, each predictor has one row per level and one row for all questions. The last
-    two ``labels`` are the headings for the gold level and the number of questions. ``costs`` contains the
-    headings of additional columns, and a function that returns a row's cells in these columns.
+    If there are two gold levels, each predictor has one row per level and one row for all questions. ``llm``
+    adds a column with the predictor's model. ``costs`` maps the headings of additional columns to the
+    functions for their cells.
     """
     is_mixed = len(run.by_gold) > 1
-    shown = labels if is_mixed else labels[:-2]
     rows: list[tuple[Cell, ...]] = []
     for level, part in run.by_gold.items():
         for row in part.summary_rows:
             name = named(row.predictor, run.judgment) if part is run else row.predictor
-            label = (name, row.llm)[: len(labels) - 2]
             asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
-            rows.append((*label, *asked, *_cells(row, measures, cell), *costs[1](row)))
+            means = (cell(row.estimates[measure.name], measure.name) for measure in measures)
+            more = (cost(row) for cost in costs.values())
+            rows.append((name, *((row.llm,) if llm else ()), *asked, *means, *more))
     return Table(
         caption=caption,
         headings=(
-            *shown,
+            "predictor",
+            *(("LLM",) if llm else ()),
+            *(("gold", "n" if headings else "questions") if is_mixed else ()),
             *(headings or [measure.name.replace("_", " ") for measure in measures]),
-            *costs[0],
+            *costs,
         ),
         rows=tuple(rows),
-        labels=len(shown) - is_mixed,
+        labels=1 + llm + is_mixed,
     )
-
-
-def _cells(
-    row: SummaryRow, measures: Sequence[NamedMeasure], cell: Callable[[Estimate | None, str], str]
-) -> list[str]:
-    return [cell(row.estimates[measure.name], measure.name) for measure in measures]
 
 
 def value(found: Estimate | None, measure: str) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from branchrank.io.printable import safe
-from branchrank.io.table import Cell, Styled, Table, plain_cell
+from branchrank.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report.content import heading
@@ -38,7 +38,6 @@ _LETTERS = {
     "F": "F = all of the gold lines",
     "R": "R = the gold's page",
 }
-_LABELS = ("predictor", "gold", "n")
 _SHORT = {
     **_RATES,
     "half_hit@1": "H@1",
@@ -64,23 +63,25 @@ def title(run: RunData) -> str:
 
 def summary_table(run: RunData, *, short_models: bool = False) -> Table:
     """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
-    shown = _shown(run)
-    rows = tuple(
-        (
-            named(row.predictor, run.judgment),
-            short_model(safe(row.llm)) if short_models else row.llm,
-            *(score(row.rates[measure.name], measure.name) for measure in shown),
-            number(row.lines_per_hit),
-            milliseconds(row.latency_p50_ms),
-            milliseconds(row.latency_p95_ms),
-            number(row.llm_calls_per_query),
-            number(row.llm_tokens_per_query, 0),
-        )
-        for row in run.summary_rows
+    rates = {
+        _RATES.get(each.name, each.name): lambda row, name=each.name: score(row.rates[name], name)
+        for each in _shown(run)
+    }
+    return table_of(
+        legend(run),
+        run.summary_rows,
+        {
+            "predictor": lambda row: named(row.predictor, run.judgment),
+            "LLM": lambda row: short_model(safe(row.llm)) if short_models else row.llm,
+            **rates,
+            "lines": lambda row: number(row.lines_per_hit),
+            "p50": lambda row: milliseconds(row.latency_p50_ms),
+            "p95": lambda row: milliseconds(row.latency_p95_ms),
+            "calls": lambda row: number(row.llm_calls_per_query),
+            "tokens": lambda row: number(row.llm_tokens_per_query, 0),
+        },
+        labels=2,
     )
-    rates = (_RATES.get(measure.name, measure.name) for measure in shown)
-    headings = ("predictor", "LLM", *rates, "lines", "p50", "p95", "calls", "tokens")
-    return Table(caption=legend(run), headings=headings, rows=rows, labels=2)
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
@@ -104,9 +105,9 @@ def rate_tables(run: RunData) -> list[Table]:
         names = [_SHORT[each.name] for each in shown]
         meanings = [text for letter, text in _LETTERS.items() if any(name[0] == letter for name in names)]
         caption = f"hit@k: {', '.join(meanings)}, over {over(run)}"
-        tables.append(rates_table(run, caption, shown, headings=names, labels=_LABELS, cell=value))
+        tables.append(rates_table(run, caption, shown, headings=names, cell=value))
     if run.settings.measures or not any(map(run.primary.same, run.standard)):
-        tables.append(rates_table(run, f"95% intervals, over {over(run)}", run.extra, labels=_LABELS))
+        tables.append(rates_table(run, f"95% intervals, over {over(run)}", run.extra))
     return tables
 
 

@@ -12,11 +12,11 @@ from branchrank.bench.plan import Plan
 from branchrank.corpus.loading import digest_now
 from branchrank.io.files import storage_errors, write_beneath
 from branchrank.io.progress import Progress, shown_progress
+from branchrank.report.blocks import markdown
+from branchrank.report.browser import Passages, gather_passages
 from branchrank.report.content import report_content
-from branchrank.report.documents import Passages, gather_passages
 from branchrank.report.drawing import drawings, standalone
 from branchrank.report.html import html
-from branchrank.report.markdown import markdown
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from support.made_runs import Planned, make_run
 
+from branchrank.report.blocks import markdown
 from branchrank.report.content import report_content
-from branchrank.report.markdown import markdown
 
 
 def test_a_verdict_of_holms_second_step_depends_on_some_labels(tmp_path: Path) -> None:

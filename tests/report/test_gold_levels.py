@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
 
+from branchrank.report.blocks import markdown
 from branchrank.report.content import report_content
-from branchrank.report.markdown import markdown
 from branchrank.report.terminal import print_summary
 from branchrank.run import Run
 

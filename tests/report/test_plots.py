@@ -15,7 +15,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.report.drawing import FONT, HEIGHT, WIDTH, draw, drawings, standalone, text_pixels
 from branchrank.report.line_plots import Swept, losses, risks, sweep
 from branchrank.report.plots import differences, frontier, place_labels, rates
-from branchrank.report.sweeps import sweeps
+from branchrank.report.trade_offs import sweeps
 from branchrank.runs.attribution import LOSSES
 from branchrank.runs.scores import Estimate
 

@@ -11,7 +11,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
 from branchrank.report.recommendation import recommendation, recommendation_text
-from branchrank.report.result import trade_off
+from branchrank.report.trade_offs import trade_off
 from branchrank.runs.run import RunData
 
 
@@ -109,7 +109,7 @@ def test_a_tie_names_every_system_if_there_are_few(tmp_path: Path) -> None:
 
 def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
     run = made(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1), latency_sample=4)
-    words = trade_off(run).blocks[-1].text
+    words = trade_off(run).blocks[-1]
     assert "Highest observed quality: new, local. " in words
     assert "poor" not in words
 

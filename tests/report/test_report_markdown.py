@@ -12,9 +12,8 @@ from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.io.table import Styled, Table, markdown_text
 from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.report.blocks import Callout, Paragraph, Plot, Report, Section
+from branchrank.report.blocks import Callout, Plot, Report, Section, markdown
 from branchrank.report.content import heading, report_content
-from branchrank.report.markdown import markdown
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.run import RunData
@@ -252,7 +251,7 @@ def test_text_is_escaped(nasty: str) -> None:
             Section(
                 title="x",
                 blocks=(
-                    Paragraph(text=nasty),
+                    nasty,
                     Callout(text=(nasty,), cautions=(nasty,)),
                     Table(caption="c", headings=("a", "b"), rows=((nasty, Styled(nasty)),)),
                 ),

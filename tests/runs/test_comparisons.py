@@ -14,8 +14,8 @@ from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval, mean_interval
 from branchrank.measures.measures import named_measure
 from branchrank.measures.significance import holm
+from branchrank.report.blocks import markdown
 from branchrank.report.content import report_content
-from branchrank.report.markdown import markdown
 from branchrank.report.result import result
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report

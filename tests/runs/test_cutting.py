@@ -10,7 +10,8 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.errors import UsageError
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.result import passages, statistics
+from branchrank.report.result import passages
+from branchrank.report.statistics import statistics
 from branchrank.runs.run import RunData
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))

@@ -1,17 +1,47 @@
-"""The report section about sweeps, which shows quality against the values of each swept setting."""
+"""The report sections about quality, latency and cost together, and about sweeps."""
 
 from __future__ import annotations
 
 import re
 
-from branchrank.report import line_plots
-from branchrank.report.blocks import Block, Paragraph, Section
+from branchrank.report import line_plots, plots
+from branchrank.report.blocks import Block, Section
 from branchrank.report.line_plots import Swept
+from branchrank.report.rates import over
+from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
+from branchrank.runs.words import margin, plural
 
 #: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
 _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
+
+
+def trade_off(run: RunData) -> Section:
+    """Return the section that shows quality, latency and LLM cost together."""
+    found = standings(run)
+    title = "Quality, latency and cost"
+    if not found or not run.scores.answerable:
+        return Section(title, ("Latency was not measured, so there is no trade-off to show.",))
+    best, chosen = choice(run, found)
+    measure, prices = run.primary.name, run.record.prices
+    highest = max(each.quality for each in found)
+    leaders = ", ".join(each.name for each in found if each.quality == highest)
+    text = (
+        f"Quality is {measure.replace('_', ' ')} over {over(run)}. The p95 is computed from "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost is the mean over "
+        f"{plural(len(run.asked), 'question')}. Highest observed quality: {leaders}."
+    )
+    close = f"shown to be less than {margin(chosen.delta, measure)} worse than {chosen.best}"
+    if others := [name for name in chosen.not_inferior if name != chosen.best]:
+        text += (
+            f" Systems {close}: {', '.join(others)}. The cheapest of these systems (if several cost the "
+            f"same, the fastest) is {chosen.cheapest.name}."
+        )
+    else:
+        text += f" No other system was {close}."
+    unit = f"{prices.currency} per query" if prices else "LLM tokens per query"
+    return Section(title, (plots.frontier(found, {each.name for each in best}, measure, unit), text))
 
 
 def sweeps(run: RunData) -> Section | None:
@@ -24,7 +54,7 @@ def sweeps(run: RunData) -> Section | None:
     if not blocks:
         return None
     text = "The best point of a sweep is often best by chance. Confirm the best point with other questions."
-    return Section(title="Sweeps", blocks=(*blocks, Paragraph(text=text)))
+    return Section("Sweeps", (*blocks, text))
 
 
 def _by_system(run: RunData) -> dict[str, list[Swept]]:
