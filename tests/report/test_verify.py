@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,39 +75,12 @@ def without_row(run: Path) -> None:
     (run / "rows.jsonl").write_text("".join(lines[:3] + lines[4:]))
 
 
-def moved_gold(run: Path) -> None:
-    lines = [json.loads(line) for line in (run / "questions.jsonl").read_text().splitlines()]
-    lines[0]["answer_line_start"], lines[0]["answer_line_end"] = 1, 2
-    write_jsonl(run / "questions.jsonl", lines)
-
-
-def doctored_verdict(run: Path) -> None:
-    path = run / "report.md"
-    text, count = re.subn(r"\*\*reranked vs local: [a-z ]+", "**reranked vs local: best", path.read_text())
-    assert count == 1
-    path.write_text(text)
-
-
-def doctored_record(run: Path) -> None:
-    """Change the wins, ties and losses."""
-    path = run / "report.md"
-    text, count = re.subn(r"\| \d+/\d+/\d+ \|", "| 19/1/0 |", path.read_text())
-    assert count == 1
-    path.write_text(text)
-
-
 def first_rate(run: Path) -> None:
     lines = (run / "summary.csv").read_text().splitlines()
     cells = lines[1].split(",")
     cells[3] = "0.99"
     lines[1] = ",".join(cells)
     (run / "summary.csv").write_text("\n".join(lines) + "\n")
-
-
-def timing(run: Path) -> None:
-    lines = (run / "timings.csv").read_text().splitlines()
-    lines[-1] = lines[-1].rpartition(",")[0] + ",0.001"
-    (run / "timings.csv").write_text("\n".join(lines) + "\n")
 
 
 def flip_gain(row: dict[str, Any]) -> None:
@@ -124,37 +96,13 @@ def rename_lost(row: dict[str, Any]) -> None:
     row["lost"] = "rerank"
 
 
+#: The other changes are in ``support.tamperings``.
 TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a rate in summary.csv": (first_rate, "summary.csv: line 2 (local), column strict_hit@1: is '0.99'"),
-    "an outcome in questions.csv": (
-        replaced("questions.csv", ",hit,", ",miss,"),
-        "column outcome: is 'miss'",
-    ),
-    "a token in llm_calls.csv": (
-        replaced("llm_calls.csv", ",1000,", ",10,"),
-        "llm_calls.csv: line 2 (reranked), column prompt_tokens: is '10', should be '1000'",
-    ),
     "a row deleted": (without_row, "predictor 'reranked': is missing"),
     "a gain flipped": (changed_row(flip_gain), "its judgment does not follow"),
     "a span moved": (changed_row(move_span), "its judgment does not follow"),
     "a lost stage": (changed_row(rename_lost), "has 'rerank' as the stage that lost the gold"),
-    "a figure in report.md": (doctored_record, "report.md: line"),
-    "a verdict in report.md": (doctored_verdict, "report.md: line"),
-    "a figure in report.html": (
-        replaced("report.html", '<td class="figure">', '<td class="figure">1'),
-        "html: line",
-    ),
-    "an answer in report.html": (
-        replaced("report.html", '"where does kettle 7', '"where does kettle 8'),
-        "html: line",
-    ),
-    "a plot": (replaced("plots/differences.svg", "local", "LOCAL"), "plots/differences.svg: line"),
-    "a time": (timing, "timings.csv: has changed"),
     "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
-    "the gold": (moved_gold, "questions.jsonl: has changed"),
-    "the slices": (replaced("gold.jsonl", '"depth":1', '"depth":3'), "gold.jsonl: has changed"),
-    "the hard set": (replaced("hard.jsonl", '"id"', '"ib"'), "hard.jsonl: line 1"),
-    "a file removed": (lambda run: (run / "summary.csv").unlink(), "summary.csv: is missing"),
 }
 
 
@@ -166,16 +114,6 @@ def test_an_untouched_run_passes(made: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_tampering_is_found_and_reported(copied: Path, name: str) -> None:
-    tamper, expected = TAMPERINGS[name]
-    tamper(copied)
-    findings = [str(finding) for finding in verify_run(copied).findings]
-    assert any(expected in finding for finding in findings), findings
-
-
-@pytest.mark.parametrize(
-    "name", ["a row deleted", "a gain flipped", "a span moved", "a lost stage", "the seed"]
-)
 def test_rewriting_the_digests_does_not_hide_tampering(copied: Path, name: str) -> None:
     TAMPERINGS[name][0](copied)
     write_run(copied, sealed(copied, read_run(copied)))
