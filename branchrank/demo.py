@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import branchrank
 from branchrank.corpus.loading import digest_now
 from branchrank.embedders.minilm import MODEL, is_installed
 from branchrank.errors import CorpusError, RunError, UsageError
@@ -97,7 +96,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
 
 def sample_folder() -> Path:
     """Return the folder of the bundled sample, in the installed package or in a git checkout."""
-    package = Path(branchrank.__file__).parent
+    package = Path(__file__).parent
     for place in (package / "sample", package.parent / "data" / "sample"):
         if (place / "questions.jsonl").is_file():
             return place

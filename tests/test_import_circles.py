@@ -81,7 +81,6 @@ def code_lines(module: str) -> int:
     return len(kept)
 
 
-@pytest.mark.xfail(strict=False, reason="the rooms still import each other inside functions")
 def test_no_module_imports_itself_through_others() -> None:
     trees = {name.removesuffix(".__init__"): tree for name, tree in modules().items()}
     graph = {name: (set(imported(tree)) & trees.keys()) - {name} for name, tree in trees.items()}

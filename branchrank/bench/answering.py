@@ -25,7 +25,7 @@ from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
-from branchrank.execution.executors import Executor
+from branchrank.execution import Executor
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import digest_of
 from branchrank.io.printable import hide_credentials

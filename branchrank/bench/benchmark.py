@@ -22,7 +22,8 @@ from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan, check_plan
 from branchrank.bench.record import check_seal, run_record
-from branchrank.execution.executors import Executor, InProcess, open_executor
+from branchrank.execution import Executor
+from branchrank.execution.executors import InProcess, open_executor
 from branchrank.io.files import write_jsonl
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import hashed, sample_questions, write_questions

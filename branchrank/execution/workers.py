@@ -37,11 +37,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from branchrank import __version__
 from branchrank.errors import UsageError, WorkerError
-from branchrank.execution.executors import R, S, Task
+from branchrank.execution import R, S, Task
 from branchrank.execution.threads import thread_count, use_threads
-from branchrank.io.environment import set_up_worker
+from branchrank.io.environment import VERSION, set_up_worker
 from branchrank.io.progress import Notify
 
 AHEAD = 4
@@ -77,7 +76,7 @@ class Setup(NamedTuple):
     folder: str
     path: tuple[str, ...]
     environment: dict[str, str]
-    version: str = __version__
+    version: str = VERSION
     needs: tuple[str, ...] = ()
 
 
@@ -122,10 +121,9 @@ class Handler:
         self._opened.close()
 
     def _open(self) -> Callable[[Any], Iterable[Any]]:
-        if self._setup.version != __version__:
+        if self._setup.version != VERSION:
             raise WorkerError(
-                f"{os.uname().nodename} has BranchRank {__version__}, but the command has "
-                f"{self._setup.version}",
+                f"{os.uname().nodename} has BranchRank {VERSION}, but the command has {self._setup.version}",
                 remedy="install the same version of BranchRank on every node",
             )
         self._enter_folder()
@@ -213,7 +211,7 @@ class Pool:
         self._crew: _Crew | None = None
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
-        """Yield the results as :meth:`branchrank.execution.executors.Executor.map` does."""
+        """Yield the results as :meth:`branchrank.execution.Executor.map` does."""
         if not shards:
             return
         if self._crew is None or self._task is not task:

@@ -27,11 +27,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from branchrank import __version__
 from branchrank.corpus.loading import discover
 from branchrank.embedders import open_embedder, token_embedder
 from branchrank.errors import ArtifactError
-from branchrank.execution.executors import Executor, open_executor
+from branchrank.execution import Executor
+from branchrank.execution.executors import open_executor
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.documents import MODIFIED, write_documents
 from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance
@@ -63,6 +63,7 @@ from branchrank.index.reader import (
 )
 from branchrank.index.records_file import RecordsFile, write_records
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
+from branchrank.io.environment import VERSION
 from branchrank.io.files import digest_file, digest_of, storage_errors
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Chunk, Node
@@ -230,7 +231,7 @@ class _Build:
         workspace, digests = self.workspace, file_digests(generation)
         return Manifest(
             schema_version=SCHEMA_VERSION,
-            package_version=__version__,
+            package_version=VERSION,
             corpus=workspace.corpus_name,
             corpus_digest=contents.corpus.digest,
             exclude=workspace.exclude,

@@ -29,7 +29,7 @@ from branchrank.corpus.reading import read_document
 from branchrank.embedders import Embedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import CorpusError
-from branchrank.execution.executors import Executor
+from branchrank.execution import Executor
 from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
 from branchrank.index.calibration import probe_title

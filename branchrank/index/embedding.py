@@ -25,7 +25,7 @@ from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cach
 from branchrank.embedders.fake import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
-from branchrank.execution.executors import Executor
+from branchrank.execution import Executor
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.generations import MANIFEST, failpoint
 from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record

@@ -19,6 +19,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 _ONE_AT_A_TIME = threading.RLock()
+#: BranchRank's version. Importing the package itself here would be an import circle.
+VERSION: str = sys.modules["branchrank"].__version__
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
-from branchrank.execution.executors import Executor
+from branchrank.execution import Executor
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, environment_secrets
 from branchrank.io.progress import Notify, no_notice

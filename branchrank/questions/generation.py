@@ -23,7 +23,8 @@ from itertools import islice
 from typing import Any
 
 from branchrank.corpus.lines import NormalizedLines, normalize
-from branchrank.execution.executors import Executor, InProcess
+from branchrank.execution import Executor
+from branchrank.execution.executors import InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from branchrank.execution.executors import Executor, InProcess
+from branchrank.execution import Executor
+from branchrank.execution.executors import InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals

@@ -12,7 +12,8 @@ import pytest
 from support.shard_tasks import FactsTask, ReadTask, SquareTask
 
 from branchrank.errors import MissingDependencyError, UsageError, WorkerError
-from branchrank.execution.executors import Executor, open_executor
+from branchrank.execution import Executor
+from branchrank.execution.executors import open_executor
 from branchrank.execution.threads import thread_count, usable_cpus
 from branchrank.settings import resolve
 
