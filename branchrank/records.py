@@ -125,6 +125,17 @@ class GoldItem(Record, frozen=True, kw_only=True):
     answer_digest: str | None = None
     relevance: int | None = None
 
+    @classmethod
+    def of(cls, span: Span, *, quote: str = "", digest: str | None = None) -> GoldItem:
+        """Return the gold item with the lines of a span."""
+        return cls(
+            source_file=span.source,
+            answer_line_start=span.line_start,
+            answer_line_end=span.line_end,
+            answer_quote=quote or None,
+            answer_digest=digest,
+        )
+
     @property
     def span(self) -> Span | None:
         """The gold lines, or ``None`` for file-level gold."""

@@ -126,7 +126,7 @@ def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
         source_file=place.source,
         answer_line_start=place.line_start,
         answer_line_end=place.line_end,
-        answer_digest=lines_digest(lines[place.source][place.line_start - 1 : place.line_end]),
+        answer_digest=lines_digest(_text(place, lines)),
     )
 
 
@@ -289,13 +289,7 @@ def new_question(
 
 def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
     """Return a gold item with the lines of a span and their digest."""
-    return GoldItem(
-        source_file=span.source,
-        answer_line_start=span.line_start,
-        answer_line_end=span.line_end,
-        answer_quote=quote or None,
-        answer_digest=lines_digest(_text(span, lines)),
-    )
+    return GoldItem.of(span, quote=quote, digest=lines_digest(_text(span, lines)))
 
 
 def source_below(root: Path, given: str) -> str:

@@ -239,14 +239,7 @@ class _Verifier:
             Question(
                 id=key,
                 question=question,
-                gold=(
-                    GoldItem(
-                        source_file=gold.source,
-                        answer_line_start=gold.line_start,
-                        answer_line_end=gold.line_end,
-                        answer_quote=" ".join(draft.quote.split()),
-                    ),
-                ),
+                gold=(GoldItem.of(gold, quote=" ".join(draft.quote.split())),),
                 kind="generated",
                 section_title=node.title,
                 extra={"leakage": round(leaked, 3)},

@@ -231,18 +231,10 @@ class _Miner:
         headings = " ".join(self.links.section(target).title for target in targets)
         content, found = self.content(text), self.content(headings)
         overlap = "subset" if content <= found else "partial" if content & found else "paraphrase"
-        gold: dict[GoldItem, None] = {}
-        for target in targets:
-            span = self.span(target)
-            gold[
-                GoldItem(source_file=target.source)
-                if pages
-                else GoldItem(
-                    source_file=target.source,
-                    answer_line_start=span.line_start,
-                    answer_line_end=span.line_end,
-                )
-            ] = None
+        gold = dict.fromkeys(
+            GoldItem(source_file=target.source) if pages else GoldItem.of(self.span(target))
+            for target in targets
+        )
         return Question(
             id="",
             question=text,

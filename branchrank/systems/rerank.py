@@ -36,7 +36,7 @@ from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.lists import rescore
-from branchrank.records import Chunk, LLMCall, Node, Record, Scored
+from branchrank.records import LLMCall, Node, Record, Scored
 from branchrank.spec import Rerank, Unit
 from branchrank.systems.branches import label
 from branchrank.systems.llm_choice import (
@@ -63,8 +63,7 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
     """A candidate for the reranker. Missing scores are 0.0."""
 
     id: str
-    title: str
-    breadcrumb: str = ""
+    heading: str
     text: str = ""
     fused_score: float = 0.0
     evidence: float = 0.0
@@ -113,17 +112,11 @@ def rerank_stage(
 def _candidate(
     index: Index, unit: Unit, entry: Scored, evidence: Mapping[str, float], lexical: Mapping[str, float]
 ) -> RerankCandidate:
-    found: Node | Chunk
-    if unit == "node":
-        found = index.tree.node(entry.key)
-        title = found.title
-    else:
-        found = index.chunks[entry.key]
-        title = index.tree.node(found.node_id).title if found.node_id in index.tree.nodes else ""
+    found = index.tree.node(entry.key) if unit == "node" else index.chunks[entry.key]
+    node = found if isinstance(found, Node) else index.tree.nodes.get(found.node_id)
     return RerankCandidate(
         id=entry.key,
-        title=title,
-        breadcrumb=found.breadcrumb,
+        heading=found.breadcrumb or (node.title if node is not None else ""),
         text=found.text,
         fused_score=entry.score,
         evidence=evidence.get(entry.key, 0.0),
@@ -194,8 +187,7 @@ def batches(
 
 
 def _option(candidate: RerankCandidate) -> Option:
-    heading = candidate.breadcrumb or candidate.title
-    return Option(id=candidate.id, heading=heading, body=candidate.text)
+    return Option(id=candidate.id, heading=candidate.heading, body=candidate.text)
 
 
 def _listwise(
@@ -270,7 +262,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 
 
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
-    texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
+    texts = [f"{c.heading}\n{c.text}"[:_PAIR_CHARS] for c in first]
     pairs = [(query, text) for text in texts]
     # Loading a model is not thread-safe, and neither is the fast tokenizer.
     with _PREDICTING:

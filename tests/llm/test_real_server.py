@@ -30,7 +30,7 @@ from branchrank.systems.rerank import RerankCandidate, RerankResult, rerank
 
 CONTEXT = CallContext(question_id="q1", predictor="hybrid")
 POOL = [
-    RerankCandidate(id=f"n{place}", title=topic, text=f"How to set up {topic}.", fused_score=-float(place))
+    RerankCandidate(id=f"n{place}", heading=topic, text=f"How to set up {topic}.", fused_score=-float(place))
     for place, topic in enumerate(["routing", "caching", "forms", "mail"])
 ]
 

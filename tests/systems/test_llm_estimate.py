@@ -15,10 +15,7 @@ from branchrank.systems.llm_choice import estimate
 from branchrank.systems.rerank import RerankCandidate, rerank
 
 LLM = Endpoint(base_url="http://x", model="m")
-FULL = [
-    RerankCandidate(id=f"n{place:02d}", title="T", breadcrumb="B " * 200, text="text " * 900)
-    for place in range(30)
-]
+FULL = [RerankCandidate(id=f"n{place:02d}", heading="B " * 200, text="text " * 900) for place in range(30)]
 
 
 @pytest.mark.parametrize(

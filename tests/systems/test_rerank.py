@@ -29,8 +29,7 @@ def pool(size: int, gold: int | None = None) -> list[RerankCandidate]:
     return [
         RerankCandidate(
             id=f"n{place:02d}",
-            title=f"Section {place}",
-            breadcrumb=f"Guide > Section {place}",
+            heading=f"Guide > Section {place}",
             text="the gold answer" if place == gold else "other words",
             fused_score=1.0 - place / 100,
         )
@@ -192,7 +191,7 @@ def test_a_spent_budget_ends_the_run_and_not_the_question_silently(serve: Serve)
 
 def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve) -> None:
     long = [
-        RerankCandidate(id=c.id, title=c.title, text="word " * 200, fused_score=c.fused_score)
+        RerankCandidate(id=c.id, heading=c.heading, text="word " * 200, fused_score=c.fused_score)
         for c in pool(30)
     ]
     server, gateway = serve(scripted.first_shown)
@@ -208,7 +207,7 @@ def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve
 
 def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
     long = [
-        RerankCandidate(id=c.id, title=c.title, text="word " * 200, fused_score=c.fused_score)
+        RerankCandidate(id=c.id, heading=c.heading, text="word " * 200, fused_score=c.fused_score)
         for c in pool(30)
     ]
     _, gateway = serve(lambda c, n: scripted.fail(500) if n == 2 else scripted.first_shown(c, n))
@@ -226,7 +225,7 @@ def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
     lengths: list[int], budget: int
 ) -> None:
     candidates = [
-        RerankCandidate(id=f"n{place:02d}", title="T", text="x" * length, fused_score=-float(place))
+        RerankCandidate(id=f"n{place:02d}", heading="T", text="x" * length, fused_score=-float(place))
         for place, length in enumerate(lengths)
     ]
     pages = batches(candidates, budget, order=candidates[::-1])
@@ -238,11 +237,11 @@ def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
 
 def test_the_first_stage_orders_by_fused_then_evidence_then_lexical_then_id() -> None:
     rows = [
-        RerankCandidate(id="d", title=""),
-        RerankCandidate(id="c", title=""),
-        RerankCandidate(id="x", title="", lexical_score=2.0),
-        RerankCandidate(id="y", title="", lexical_score=1.0, evidence=0.5),
-        RerankCandidate(id="z", title="", fused_score=0.1),
+        RerankCandidate(id="d", heading=""),
+        RerankCandidate(id="c", heading=""),
+        RerankCandidate(id="x", heading="", lexical_score=2.0),
+        RerankCandidate(id="y", heading="", lexical_score=1.0, evidence=0.5),
+        RerankCandidate(id="z", heading="", fused_score=0.1),
     ]
     assert ids(first_stage(rows)) == ["z", "y", "x", "c", "d"]
 
@@ -317,7 +316,7 @@ def test_a_prompt_injection_can_only_change_the_ranking(serve: Serve, attack: st
     """The model obeys the text as far as it can: it echoes the whole prompt, then names what it was told."""
     candidates = pool(20, 4)
     candidates[9] = RerankCandidate(
-        id="n09", title=attack, breadcrumb=attack, text=attack, fused_score=candidates[9].fused_score
+        id="n09", heading=attack, text=attack, fused_score=candidates[9].fused_score
     )
     server, gateway = serve(lambda chat, number: scripted.say(attack + chat.prompt[-3000:]))
     result = asked(gateway, candidates)

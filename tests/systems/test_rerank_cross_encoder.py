@@ -47,7 +47,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CANDIDATES = [
-    RerankCandidate(id=f"n{place}", title=title, text=title * 3, fused_score=-float(place))
+    RerankCandidate(id=f"n{place}", heading=title, text=title * 3, fused_score=-float(place))
     for place, title in enumerate(["routing", "caching", "forms", "security", "templates"])
 ]
 
@@ -55,7 +55,7 @@ CANDIDATES = [
 def test_orders_by_the_models_own_scores(checkpoint: Path) -> None:
     settings = Rerank(method="cross-encoder", cross_encoder=str(checkpoint))
     result = rerank(CANDIDATES, "how do I cache?", settings)
-    pairs = [("how do I cache?", f"{c.title}\n{c.text}") for c in CANDIDATES]
+    pairs = [("how do I cache?", f"{c.heading}\n{c.text}") for c in CANDIDATES]
     scores = cross_encoder(str(checkpoint)).predict(pairs, show_progress_bar=False)
     expected = sorted(range(5), key=lambda place: -scores[place])
     assert result.order == tuple(f"n{place}" for place in expected)
