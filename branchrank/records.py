@@ -28,6 +28,8 @@ LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+#: The default random seed of every draw.
+SEED = 42
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

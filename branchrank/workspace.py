@@ -1,37 +1,87 @@
 """The library's main class, ``Workspace``, with which you search a corpus and run benchmarks.
 
-The commands, the servers and the terminal UI use the class ``Workspace``.
+1. The index, the engine and the LLMs of systems are opened on first use, and stay open until the workspace is
+   closed.
+2. If ``rebuild`` is true, a missing or stale index is built. If ``rebuild`` is false, a missing or stale
+   index is an error.
+3. The engine stores only recent stage results, which limits the memory of a long-running process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Self, get_args
 
-from branchrank.errors import QuestionError
-from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
-from branchrank.io.progress import Notify, Progress
-from branchrank.records import Hit, Predictor
+from branchrank.bench.benchmark import BenchmarkOptions
+from branchrank.bench.plan import plan_from_names
+from branchrank.errors import QuestionError, UsageError
+from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
+from branchrank.index.workspace_build import AnyPath, CorpusInputs, build_adopted, build_workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.progress import Notify, Progress, shown_progress
+from branchrank.questions.workspace_files import QuestionFiles
+from branchrank.records import SEED, Hit, Predictor, Retrieval
 from branchrank.run import Run
-from branchrank.settings import GrepSettings, arguments
-from branchrank.spec import System
-from branchrank.systems.searcher import Searcher
-from branchrank.workspace_questions import WorkspaceQuestions
-from branchrank.workspace_tree import WorkspaceTree
+from branchrank.settings import BenchmarkSettings, GrepSettings, Resolved, RetrievalSettings, arguments
+from branchrank.spec import Endpoint, System
+from branchrank.systems.builtin import GROUPS, builtin_systems
+from branchrank.systems.checks import check_embedder, problems
+from branchrank.systems.document_systems import Mode, document_search
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_stages import LLMStages, open_llm
+from branchrank.systems.memo import RecentMemo
+from branchrank.systems.query import Query, read_filters
+from branchrank.systems.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
     from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
     from branchrank.index.reader import CheckedIndex
+    from branchrank.llm.gateway import Gateway
+    from branchrank.runs.labeling import Labeling
+    from branchrank.systems.search_tools import SearchTools
+    from branchrank.tree.navigate import Tree
 
-AnyPath = str | PathLike[str]
 #: A predictor's name, a system, an object with a method ``retrieve(query, k)``, or a function of query and k.
 PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
-class Workspace(Searcher):
+class WorkspaceQuestions(QuestionFiles):
+    """The questions of one workspace. The ``path`` argument of a method selects another question file."""
+
+    def label(
+        self,
+        run: Run,
+        output: AnyPath,
+        *,
+        annotator: str,
+        depth: int = 5,
+        seed: int = SEED,
+        questions: AnyPath | None = None,
+    ) -> Labeling:
+        """Return the first ``depth`` hits of each system in ``run``, for ``annotator`` to label.
+
+        Labels are written to the question file ``output``, which is created if it does not exist.
+        ``questions`` is the question file of a run that does not store question texts. Raises
+        :class:`~branchrank.errors.RunError` if the workspace's documents have changed since the run.
+        """
+        from branchrank.runs.labeling import Labeling
+
+        return Labeling(
+            run.data,
+            Path(output),
+            annotator=annotator,
+            folder=self._folder,
+            depth=depth,
+            seed=seed,
+            questions=None if questions is None else Path(questions),
+        )
+
+
+class Workspace:
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open an existing workspace with :meth:`open`, or create one with :meth:`build`. The index and the model
@@ -44,6 +94,37 @@ class Workspace(Searcher):
     >>> hits[0].source, hits[0].line_start, hits[0].line_end
     ('guide/brewing.md', 5, 8)
     """
+
+    def __init__(
+        self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
+    ) -> None:
+        self._folder = folder
+        self._rebuild = rebuild
+        self._progress = progress
+        self._resources = ExitStack()
+        self._lock = RLock()
+        self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
+        self._systems: dict[str, System] = {}
+        # Don't use ``cached_property``, because its locks (one per property in Python 3.11) can deadlock.
+        self._index: Index | None = None
+        self._engine: Engine | None = None
+        self._tools: SearchTools | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the index, the caches and the connections.
+
+        A closed workspace can be used again. The next search reopens the resources.
+        """
+        with self._lock:
+            self._resources.close()
+            self._gateways.clear()
+            self._index = self._engine = self._tools = None
 
     @classmethod
     def open(
@@ -102,31 +183,15 @@ class Workspace(Searcher):
         ...     workspace.index.manifest.documents
         5
         """
-        from branchrank.corpus.ir_collections import entries_place, is_beir, unpack_beir
-        from branchrank.corpus.named import locate_corpus
-
-        folder = arguments.path("data_dir", data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(folder, flags=kept)  # rejects invalid values before they are written
-        kept = dict(opened.flags)
-        if corpus is None:
-            opened.check_exists()
-        root = None if corpus is None else locate_corpus(_corpus(corpus))
-        if root is not None and is_beir(root):
-            root = unpack_beir(root, folder / entries_place(root.resolve().name))
-        opened.check_links(root, [Path(each) for each in (chunks, nodes) if each is not None])
-        with kept_if_right(folder):
-            configure(
-                folder,
-                corpus=root,
-                exclude=exclude,
-                chunks=None if chunks is None else Path(chunks),
-                nodes=None if nodes is None else Path(nodes),
-                settings=_to_keep(kept, notify),
-            )
-            workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
-            workspace.build_index()
-        return workspace
+        opened = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=kept, notify=notify)
+        inputs = CorpusInputs(
+            corpus=corpus if corpus is None or isinstance(corpus, str) else arguments.path("corpus", corpus),
+            exclude=None if exclude is None else tuple(exclude),
+            chunks=None if chunks is None else Path(chunks),
+            nodes=None if nodes is None else Path(nodes),
+        )
+        return cls(opened, progress=progress)._holding(*build_workspace(opened, inputs, progress))
 
     @classmethod
     def adopt(
@@ -161,27 +226,15 @@ class Workspace(Searcher):
         ...     workspace.adoption.chunks, workspace.adoption.reused
         (2, 2)
         """
-        from branchrank.index.adoption import ADOPTED, RECORD, adopt_folder, documents_of
-
-        source, target = Path(folder), Path(data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(target, flags=kept, notify=notify)
-        kept = dict(opened.flags)
-        root = documents_of(opened, source, corpus)
-        adopted = adopt_folder(opened, source, root, collection)
-        files = target / ADOPTED
-        with kept_if_right(target):
-            configure(
-                target,
-                corpus=root if corpus is None else str(corpus),
-                chunks=files / "chunks.jsonl",
-                nodes=files / "nodes.jsonl" if adopted.tree else None,
-                adoption=files / RECORD,
-                settings=_to_keep(kept, notify),
-            )
-            workspace = cls(WorkspaceFolder.open(target, flags=kept, notify=notify), progress=progress)
-            workspace.build_index()
-        return workspace
+        opened = WorkspaceFolder.open(Path(data_dir), flags=kept, notify=notify)
+        built = build_adopted(opened, Path(folder), corpus, collection, progress)
+        return cls(opened, progress=progress)._holding(*built)
+
+    def _holding(self, folder: WorkspaceFolder, index: Index) -> Self:
+        """Use ``folder`` with its open index."""
+        self._folder, self._index = folder, self._resources.enter_context(index)
+        return self
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.data_dir)!r})"
@@ -252,8 +305,6 @@ class Workspace(Searcher):
         0     local          8           1.0
         1   nothing          8           0.0
         """
-        from branchrank.bench.benchmark import BenchmarkOptions
-        from branchrank.bench.plan import plan_from_names
         from branchrank.report.writing import run_and_report
 
         given = {
@@ -321,24 +372,210 @@ class Workspace(Searcher):
         distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
         return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
 
+    @property
+    def data_dir(self) -> Path:
+        """The workspace's folder."""
+        return self._folder.data_dir
 
-def _corpus(corpus: AnyPath) -> str | Path:
-    """Return a string unchanged, and convert any other path-like object to a :class:`Path`."""
-    return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
+    @property
+    def settings(self) -> Resolved:
+        """Every setting with its value and the origin of the value (such as a flag or a file)."""
+        return self._folder.settings
 
+    @property
+    def folder(self) -> WorkspaceFolder:
+        """The paths of the workspace's corpus, questions, indexes and caches."""
+        return self._folder
 
-def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
-    """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
-    from branchrank.io.printable import is_url, means_url, url_to_keep
+    @property
+    def index(self) -> Index:
+        """The opened index.
 
-    kept = {
-        key: url_to_keep(value) if isinstance(value, str) and (is_url(value) or means_url(key)) else value
-        for key, value in settings.items()
-    }
-    for key, value in settings.items():
-        if kept[key] != value and notify is not None:
-            notify(
-                f"the credentials in {key} are not written to branchrank.toml; pass them to later commands "
-                f"with the same flag or in BRANCHRANK_{key.replace('.', '_').upper()}"
+        Raises :class:`~branchrank.errors.ArtifactError` if the index is missing or stale.
+        """
+        with self._lock:
+            if self._index is None:
+                rebuild = self._rebuild
+                index = open_or_build(self._folder, self._build) if rebuild else open_index(self._folder)
+                self._index = self._resources.enter_context(index)
+            return self._index
+
+    @property
+    def calibrated_distance(self) -> str:
+        """A description of the index's calibrated distance threshold.
+
+        If the index uses the default distance threshold, the description is an empty string.
+        """
+        return measured_distance(self._folder).words
+
+    def _build(self) -> Index:
+        from branchrank.index.build import build_index
+
+        with shown_progress(self._progress) as progress:
+            return build_index(self._folder, progress=progress)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers every query on this workspace."""
+        with self._lock:
+            if self._engine is None:
+                index = self.index
+                cache = self._folder.open_cache()
+                self._resources.callback(cache.close)
+                seed = self.settings.part(BenchmarkSettings).sample_seed
+                self._engine = Engine(
+                    index,
+                    self._folder.corpus_root,
+                    self.settings,
+                    memo=RecentMemo(),
+                    cache=cache,
+                    open_token_cache=self._folder.open_token_cache,
+                    llm_stages=LLMStages(self._gateway, seed=seed),
+                )
+                self._resources.callback(self._engine.close)
+            return self._engine
+
+    @property
+    def tree(self) -> Tree:
+        """The PageIndex tree of the index."""
+        return self.index.tree
+
+    def system(self, name: str | System) -> System:
+        """Return the system called ``name``, with the workspace's settings.
+
+        A ``System`` record is checked and returned.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
+        """
+        if isinstance(name, str) and name in GROUPS:
+            raise UsageError(
+                f"{name!r} stands for several predictors", remedy=f"choose one of {', '.join(GROUPS[name])}"
             )
-    return kept
+        if isinstance(name, System):
+            system = name
+        else:
+            (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
+        found = problems(system)
+        if found:
+            raise UsageError("\n".join(found), remedy="correct these fields of the system")
+        check_embedder(system, self._folder.index_settings.embedder)
+        return system
+
+    def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
+        """Replace ``all`` and ``family`` with the names of their predictors, and return each name once.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown name.
+        """
+        spelled = builtin_systems(arguments.texts("names", names, "local"), self.settings)
+        return tuple(system.name for system in spelled)
+
+    def search(
+        self,
+        query: str,
+        system: str | System = "hybrid",
+        k: int = 5,
+        *,
+        keywords: str = "",
+        filters: str | Sequence[str] = (),
+    ) -> list[Hit]:
+        """Return the ``k`` best passages for a query, best first.
+
+        ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
+        ``System``. If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
+        ``keywords`` instead of ``query``. Only documents that pass every filter in ``filters`` are searched.
+        An example of a filter is ``"file_path=guide/*.md"``.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter. Opening the index or a
+        branch can raise other errors.
+
+        >>> from branchrank import Workspace
+        >>> workspace = Workspace.open("data")
+        >>> [hit.source for hit in workspace.search("remove stains", "local", k=1)]
+        ['guide/cleaning.md']
+        """
+        return list(self.retrieve(query, system, k, keywords=keywords, filters=filters).hits)
+
+    def retrieve(
+        self,
+        query: str,
+        system: str | System = "hybrid",
+        k: int = 5,
+        *,
+        keywords: str = "",
+        filters: str | Sequence[str] = (),
+    ) -> Retrieval:
+        """Return the hits of :meth:`search`, the trace, the stage times, the LLM calls and the notices."""
+        arguments.text("query", query)
+        arguments.text("keywords", keywords, "max_retries")
+        k = arguments.count("k", k)
+        chosen = self.system(system)
+        conditions = read_filters(filters)
+        self._asked(chosen)
+        return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
+
+    def search_documents(
+        self,
+        query: str,
+        mode: Mode = "hybrid",
+        limit: int | None = None,
+        *,
+        filters: str | Sequence[str] = (),
+    ) -> list[Hit]:
+        """Search whole documents. Return one hit per document, best first. Scores are in 0..1.
+
+        ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). Each hit is the best
+        chunk of a document. The hit's ``members`` are the best chunks of that document, including the hit
+        itself. ``limit`` defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in
+        :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but
+        ``[embedding]`` has no model.
+        """
+        arguments.text("query", query)
+        arguments.one_of("mode", mode, get_args(Mode))
+        k = self.settings.part(RetrievalSettings).final_limit
+        if limit is not None:
+            k = arguments.count("limit", limit)
+        system = document_search(self.settings, mode)
+        return list(self.engine.retrieve(system, Query(text=query, filters=read_filters(filters)), k).hits)
+
+    def check_llm(self, system: str | System) -> None:
+        """Check the LLM endpoint of a system, if the system uses an LLM.
+
+        Raises :class:`~branchrank.errors.LLMError` if the endpoint does not answer or rejects the key.
+        """
+        chosen = self.system(system)
+        self._asked(chosen)
+        if chosen.asks_llm:
+            self._gateway(chosen.llm)
+
+    def warm_up(self, systems: Sequence[str | System]) -> None:
+        """Open the resources of systems, and check their LLM endpoints, before the first query."""
+        for name in systems:
+            system = self.system(name)
+            self.check_llm(system)
+            self.engine.open(system)
+            if not system.asks_llm:
+                self.engine.retrieve(system, "warm up", 1)
+
+    @property
+    def tools(self) -> SearchTools:
+        """The search tools (``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``)."""
+        from branchrank.systems.search_tools import SearchTools
+
+        with self._lock:
+            if self._tools is None:
+                self._tools = SearchTools(self.engine)
+            return self._tools
+
+    def _asked(self, system: System) -> None:
+        if system.asks_llm:
+            self._systems[system.name] = system
+
+    def _gateway(self, endpoint: Endpoint) -> Gateway:
+        """Return the LLM gateway for an endpoint, opened on first use."""
+        with self._lock:
+            if endpoint not in self._gateways:
+                asking = [system for system in self._systems.values() if system.llm == endpoint]
+                stages = self._resources.enter_context(open_llm(self._folder, asking))
+                assert stages.gateway_of is not None
+                self._gateways[endpoint] = stages.gateway_of
+            return self._gateways[endpoint](endpoint)

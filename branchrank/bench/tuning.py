@@ -38,7 +38,7 @@ from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, check_plan
 from branchrank.errors import QuestionError, UsageError
 from branchrank.execution.executors import open_executor
 from branchrank.io.files import write_text
-from branchrank.io.progress import Notify, Progress, no_notice, no_progress
+from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
@@ -57,6 +57,9 @@ WEIGHTS = {
 #: Tuned BM25 setting -> the values to try.
 BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
 TUNED = "tuned"
+#: Default arguments of :func:`tune`.
+FOLDS = 5
+BUDGET = 16
 
 Point = dict[str, float]
 
@@ -113,21 +116,33 @@ class Tuning(Record, frozen=True, kw_only=True):
 
 
 def tune(
-    path: Path,
-    questions: Path,
+    experiment: str | Path,
+    questions: str | Path,
     *,
-    folds: int,
-    budget: int,
-    flags: Mapping[str, Any] | None = None,
+    folds: int = FOLDS,
+    budget: int = BUDGET,
+    flags: Mapping[str, object] | None = None,
     notify: Notify = no_notice,
-    progress: Progress = no_progress,
+    progress: bool | Progress = False,
 ) -> Tuning:
-    """Tune every system in an experiment file on a question file, without changing either file.
+    """Choose the weights, ``k1`` and ``b`` of every system in an experiment file by cross-validation.
 
-    ``flags`` maps ``"section.name"`` to the value of a setting. Raises :class:`UsageError` for a system that
-    can't be tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
+    ``questions`` is a question file, preferably with mined questions. The questions are divided into
+    ``folds`` parts, and all questions about the same document are in the same part. For each system,
+    ``budget`` combinations of values are tried. ``flags`` maps ``"section.name"`` to the value of a setting.
+    The experiment file is not changed. :func:`write_tuned` adds the tuned systems to the file.
+
+    Raises :class:`~branchrank.errors.UsageError` for systems in a sweep and systems that call an LLM, and
+    :class:`~branchrank.errors.QuestionError` if the questions come from fewer documents than there are folds.
+
+    >>> from pathlib import Path
+    >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
+    >>> tuning = tune("e.toml", "data/benchmark/questions.jsonl", folds=2, budget=2)
+    >>> [each.points for each in tuning.systems]
+    [2]
     """
-    given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=questions)
+    path = Path(experiment)
+    given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=Path(questions))
     seed = given.settings.part(BenchmarkSettings).sample_seed
     contenders = [each for each in given.predictors if isinstance(each, PlannedSystem) and not each.origin]
     _check(path, contenders)
@@ -136,7 +151,8 @@ def tune(
     }
     plan = _plan(given, contenders, points)
     asked = [question for question in check_plan(plan) if question.answerable]
-    rows = _rows(plan, asked, notify, progress)
+    with shown_progress(progress) as shown:
+        rows = _rows(plan, asked, notify, shown)
     scores = Scores(rows, asked)
     fold_of = _folds(scores.clusters, folds, seed)
     part = plan.settings.part(BenchmarkSettings)
@@ -158,12 +174,14 @@ def tune(
     )
 
 
-def write_tuned(path: Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, and replace the systems from an earlier tuning.
+def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
+    """Add the tuned systems to the experiment file, and remove the systems that an earlier tuning added.
 
-    The comments, the order of the tables, and the tables of other systems are not changed. Raises
-    :class:`~branchrank.errors.StorageError` if the file can't be written.
+    The comments, the order of the tables, and the tables of other systems are not changed. A tuned system has
+    the name of the original system with the suffix ``-tuned``. In ``run.json``, the origin of a tuned system
+    is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
+    path = Path(experiment)
     import tomlkit
 
     document = tomlkit.parse(path.read_text(encoding="utf-8"))

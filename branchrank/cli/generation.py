@@ -13,6 +13,8 @@ from branchrank.cli.options import data_dir_option, given_flags, settings_option
 from branchrank.cli.terminal import Command, say
 from branchrank.errors import InputError, LLMError
 from branchrank.io.progress import shown_progress
+from branchrank.llm.ledger import Spent
+from branchrank.questions.generation import GenerationEstimate, GenerationOptions
 from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,24 +95,16 @@ def generate(
     or after twenty calls in a row without a usable question. OUTPUT keeps the questions that were written
     before the command stopped.
     """
+    options = GenerationOptions(count=count, per_section=per_section, max_leakage=max_leakage, seed=seed)
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         shown_progress(not quiet) as bars,
     ):
         if dry_run:
-            _print_estimate(
-                opened.questions.estimate_generation(count=count, per_section=per_section, seed=seed)
-            )
+            _print_estimate(opened.questions.estimate_generation(options))
             return
         result, spent = opened.questions.generate(
-            output,
-            base_url=base_url,
-            model=model,
-            count=count,
-            per_section=per_section,
-            max_leakage=max_leakage,
-            seed=seed,
-            progress=bars,
+            output, options, base_url=base_url, model=model, progress=bars
         )
     click.echo(_cost(spent))
     click.echo(f"{result.sections_asked} sections sent to the LLM, {result.failed_calls} calls failed")
@@ -129,7 +123,7 @@ def generate(
         )
 
 
-def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
+def _print_estimate(estimate: GenerationEstimate) -> None:
     click.echo(f"{estimate.sections} sections have enough text for a question")
     for bound, what in ((estimate.least, "if every question is accepted"), (estimate.most, "at most")):
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
@@ -157,7 +151,7 @@ def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
 
 
-def _cost(spent: branchrank.library.Spent) -> str:
+def _cost(spent: Spent) -> str:
     total, prices = spent.totals, spent.prices
     line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
     if prices is None or total.cost is None:

@@ -16,6 +16,10 @@ from branchrank.cli.options import data_dir_option, given_flags
 from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.measures.agreement import Agreement
+from branchrank.questions.anchoring import read_lines
+from branchrank.questions.labels import Choice
+from branchrank.questions.labels import agreement as compared
 from branchrank.records import Span
 
 if TYPE_CHECKING:
@@ -163,7 +167,7 @@ def _answers() -> Iterator[str]:
             yield text
 
 
-def _label(word: str) -> branchrank.library.LabelChoice:
+def _label(word: str) -> Choice:
     if word not in KEYS:
         raise UsageError(f"{word!r} is not a label; type {HINT}")
     return KEYS[word]  # type: ignore[return-value]
@@ -176,7 +180,7 @@ def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
     if KEYS.get(word) != "yes":
         raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
     try:
-        start, end = branchrank.library.read_lines(lines)
+        start, end = read_lines(lines)
     except BranchRankError as error:
         raise UsageError(error.message) from None
     return Span(source=passage.span.source, line_start=start, line_end=end)
@@ -219,7 +223,7 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     FIRST and SECOND are question files with labels. Only passages that both annotators labeled are compared.
     The confidence intervals assume that the passages are independent of each other.
     """
-    labels, gold = branchrank.library.agreement(first, second, annotators)
+    labels, gold = compared(first, second, annotators)
     click.echo(
         f"{labels.n} passages are labeled by both annotators; "
         f"rows: {safe(str(first))}, columns: {safe(str(second))}"
@@ -231,7 +235,7 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
         click.echo(f"{title}: {_kappa(found)}")
 
 
-def _kappa(found: branchrank.library.Agreement) -> str:
+def _kappa(found: Agreement) -> str:
     agreed = f"they agree on {found.observed:.0%}"
     if found.kappa is None or found.low is None or found.high is None:
         return f"{agreed}; kappa is not defined, because both annotators used the same single label"

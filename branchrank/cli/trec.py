@@ -11,6 +11,9 @@ import branchrank
 from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA
+from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 
 
 @click.command("export-trec", cls=Command)
@@ -48,7 +51,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     "-m",
     "names",
     multiple=True,
-    default=branchrank.library.TREC_MEASURES,
+    default=TREC_MEASURES,
     show_default=True,
     help="Measure, by its name in ir-measures. Repeatable.",
 )
@@ -80,7 +83,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     "-m",
     "names",
     multiple=True,
-    default=branchrank.library.BEIR_MEASURES,
+    default=BEIR_MEASURES,
     show_default=True,
     help="Measure, by its name in ir-measures. Repeatable.",
 )
@@ -96,14 +99,14 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    default=branchrank.library.DELTA,
+    default=DELTA,
     show_default=True,
     help="Largest difference that counts as equivalent.",
 )
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=branchrank.library.ALPHA,
+    default=ALPHA,
     show_default=True,
     help="Family-wise error rate for all comparisons of the same measure.",
 )

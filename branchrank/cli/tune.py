@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-import branchrank
+from branchrank.bench.tuning import BUDGET, FOLDS, tune, write_tuned
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.settings import BenchmarkSettings, EngineSettings
@@ -24,14 +24,14 @@ from branchrank.settings import BenchmarkSettings, EngineSettings
 @click.option(
     "--folds",
     type=click.IntRange(2, 100),
-    default=branchrank.library.TUNING_FOLDS,
+    default=FOLDS,
     show_default=True,
     help="Number of cross-validation folds.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(2, 1000),
-    default=branchrank.library.TUNING_BUDGET,
+    default=BUDGET,
     show_default=True,
     help="Number of combinations of values to try for each system.",
 )
@@ -51,7 +51,7 @@ def command(
     with a 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
     to EXPERIMENT. The original systems are kept.
     """
-    tuning = branchrank.library.tune(
+    tuning = tune(
         experiment,
         questions_file,
         folds=folds,
@@ -75,5 +75,5 @@ def command(
         return
     click.echo(f"\n{safe(tuning.toml)}", nl=False)
     if write:
-        branchrank.library.write_tuned(experiment, tuning)
+        write_tuned(experiment, tuning)
         say(f"the tuned systems were added to {experiment}")

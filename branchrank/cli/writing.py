@@ -12,6 +12,7 @@ from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.questions.anchoring import read_lines
 from branchrank.records import Span
 
 #: The flags that an error suggests if the command runs without a terminal.
@@ -84,10 +85,7 @@ def add(
             "--unanswerable and --source cannot be given together",
             remedy="remove --unanswerable or --source",
         )
-    gold = [
-        _span(source, *branchrank.library.read_lines(each))
-        for source, each in zip(sources, lines, strict=True)
-    ]
+    gold = [_span(source, *read_lines(each)) for source, each in zip(sources, lines, strict=True)]
     if (sources or unanswerable) and not question:
         raise UsageError("the question is missing", remedy='--question "how do I ..."')
     if not sources and not unanswerable and not on_terminal():
@@ -128,7 +126,7 @@ def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | Non
     while True:
         given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")
         try:
-            return question, _span(hit.source, *branchrank.library.read_lines(given))
+            return question, _span(hit.source, *read_lines(given))
         except BranchRankError as error:
             say(error.message)
 

@@ -72,8 +72,8 @@ class CorpusPlace(NamedTuple):
     place: Path | None
 
 
-def corpus_places() -> list[CorpusPlace]:
-    """Return every corpus that can be downloaded, in the order of ``named.toml``."""
+def list_corpora() -> list[CorpusPlace]:
+    """List the corpora that can be fetched by name, with the folder of each fetched corpus."""
     places = []
     for name, corpus in known_corpora().items():
         try:

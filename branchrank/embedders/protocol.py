@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError, ModelError
 from branchrank.io.progress import Progress, no_progress
-from branchrank.records import Record
+from branchrank.records import SEED, Record
 
 Vectors = NDArray[np.float32]
 
@@ -148,7 +148,6 @@ def conventional_prefixes(model: str) -> Prefixes:
 
 
 SAMPLE = 20
-SEED = 42
 LEAST_COSINE = 0.999
 
 

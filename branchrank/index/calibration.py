@@ -19,13 +19,12 @@ from collections.abc import Callable, Collection, Iterable
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.index.manifest import DistanceCalibration
-from branchrank.records import Node, Record
+from branchrank.records import SEED, Node, Record
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.stores.vectors import LARGEST_DISTANCE, VectorStore, squared_distance
 
 COVERAGE = 0.95
 PROBES = 100
-SEED = 42
 
 
 class Calibration(Record, frozen=True, kw_only=True):

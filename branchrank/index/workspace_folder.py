@@ -17,11 +17,10 @@ link ``current``.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,13 @@ from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, TokenCache, open_cache
 from branchrank.errors import (
     ArtifactError,
-    BusyError,
     CorpusError,
-    InputError,
-    ModelError,
     UsageError,
     nearest_path,
     or_else,
 )
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
-from branchrank.io.files import digest_of, storage_errors, write_bytes, write_text
+from branchrank.io.files import digest_of, storage_errors, write_text
 from branchrank.io.printable import url_to_keep
 from branchrank.io.progress import Notify
 from branchrank.records import Record
@@ -418,26 +414,6 @@ def configure(
     engine = f"{EngineSettings.section}."
     changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}
     update_config(data_dir / CONFIG, changes)
-
-
-@contextlib.contextmanager
-def kept_if_right(data_dir: Path) -> Iterator[None]:
-    """Restore ``branchrank.toml`` if a build fails because of the new settings in the file.
-
-    The file is restored if :class:`UsageError`, :class:`InputError`, :class:`ModelError` or
-    :class:`BusyError` is raised. If the build is interrupted, the new file is kept, so that the build can be
-    resumed.
-    """
-    path = data_dir / CONFIG
-    before = path.read_bytes() if path.is_file() else None
-    try:
-        yield
-    except (UsageError, InputError, ModelError, BusyError):
-        if before is not None:
-            write_bytes(path, before)
-        else:
-            path.unlink(missing_ok=True)
-        raise
 
 
 def _check_name(path: Path) -> None:

@@ -200,3 +200,10 @@ class Budget:
                 return False
             self.retries_left -= 1
             return True
+
+
+class Spent(Record, frozen=True, kw_only=True):
+    """The number and cost of LLM calls, and the price table used for the cost (if any)."""
+
+    totals: Totals
+    prices: PriceTable | None

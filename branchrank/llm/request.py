@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from branchrank.errors import LLMError
-from branchrank.records import Record, ServedBy
+from branchrank.records import SEED, Record, ServedBy
 
 #: The assumed number of UTF-8 bytes per token. The number is low, so estimates are usually too high, and
 #: prompts fit the model's context. For English documentation in RST, SmolLM2's tokenizer averages 3.8 to 4.3
@@ -42,7 +42,7 @@ class CallContext(Record, frozen=True, kw_only=True):
     question_id: str = ""
     predictor: str = ""
     repeat: int = 0
-    seed: int = 42
+    seed: int = SEED
 
 
 class LLMRequest(Record, frozen=True, kw_only=True):

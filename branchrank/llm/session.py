@@ -12,19 +12,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
 from branchrank.execution import Executor
+from branchrank.execution.executors import InProcess, check_engine, open_executor
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, environment_secrets
 from branchrank.io.progress import Notify, no_notice
 from branchrank.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.gateway import Answer, Gateway
-from branchrank.llm.ledger import Budget, Ledger, PriceTable, read_prices
+from branchrank.llm.ledger import Budget, Ledger, PriceTable, Spent, read_prices, totals
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import LLMCall, Record
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
@@ -307,6 +309,40 @@ class Asker(Generic[T]):
                 self._llm.ledger.add(answer.call)
             answers.append(answer)
         return answers
+
+
+class LLMWork(NamedTuple):
+    """An open model and the executor that makes its calls. ``source`` is needed by workers in processes."""
+
+    llm: Gateway
+    executor: Executor = InProcess()
+    source: Source | None = None
+    prices: PriceTable | None = None
+
+    def asker(self, read: Callable[[LLMReply], T]) -> Asker[T]:
+        """Return an object that makes many calls and parses each reply with ``read``."""
+        return Asker(self.executor, self.llm, read, self.source)
+
+    @property
+    def spent(self) -> Spent:
+        """The number and cost of all calls so far."""
+        return Spent(totals=totals(self.llm.ledger.rows, self.prices), prices=self.prices)
+
+
+@contextmanager
+def open_work(folder: WorkspaceFolder, base_url: str, model: str) -> Iterator[LLMWork]:
+    """Open the executor of a workspace's settings, and one model at the endpoint ``base_url``.
+
+    Raises :class:`~branchrank.errors.UsageError` if the URL is missing or invalid, and
+    :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
+    """
+    check_engine(folder.settings, asks_llm=True)
+    source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
+    with (
+        open_executor(folder.settings, folder.notify) as executor,
+        open_gateway(folder.settings, source.cache_path, base_url, model, folder.notify) as (llm, prices),
+    ):
+        yield LLMWork(llm, executor, source, prices)
 
 
 def files_of(settings: Resolved) -> tuple[Path, ...]:

@@ -23,17 +23,15 @@ from itertools import islice
 from typing import Any
 
 from branchrank.corpus.lines import NormalizedLines, normalize
-from branchrank.execution import Executor
-from branchrank.execution.executors import InProcess
 from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.gateway import Answer, Gateway
+from branchrank.llm.gateway import Answer
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.llm.session import Asker, Source
+from branchrank.llm.session import LLMWork
 from branchrank.questions.checks import content_stems, leaked_share
-from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
+from branchrank.records import SEED, GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_choice import Estimate
 
 STAGE = "question"
@@ -52,6 +50,15 @@ _SECTION_CHARS = 6000
 _QUESTION_CHARS = 300
 
 Lines = Mapping[str, Sequence[str]]
+
+
+class GenerationOptions(Record, frozen=True, kw_only=True):
+    """The number of questions to write (in all, and for each section), the largest leakage, and the seed."""
+
+    count: int = 100
+    per_section: int = 1
+    max_leakage: float = MAX_LEAKAGE
+    seed: int = SEED
 
 
 class GeneratedQuestions(Record, frozen=True, kw_only=True):
@@ -88,15 +95,6 @@ class GenerationEstimate(Record, frozen=True, kw_only=True):
     most: Estimate
 
 
-class GenerationOptions(Record, frozen=True, kw_only=True):
-    """How many questions are written, about how many sections, and how much leakage is accepted (0..1)."""
-
-    count: int = 100
-    per_section: int = 1
-    max_leakage: float = MAX_LEAKAGE
-    seed: int = 42
-
-
 class _Draft(Record, frozen=True, kw_only=True):
     question: str
     quote: str
@@ -105,33 +103,28 @@ class _Draft(Record, frozen=True, kw_only=True):
 def generate_questions(
     sections: Sequence[Node],
     lines: Lines,
-    llm: Gateway,
+    work: LLMWork,
     options: GenerationOptions,
     *,
     progress: Progress = no_progress,
-    executor: Executor | None = None,
-    source: Source | None = None,
 ) -> GeneratedQuestions:
-    """Write up to ``options.count`` questions about the sections.
+    """Write up to ``options.count`` questions about the sections with the LLM of ``work``.
 
-    ``lines`` maps each source to its raw lines. Duplicates are rejected. ``executor`` makes the calls, by
-    default in this process. Workers in other processes use the settings in ``source`` to
-    open their own connections to the LLM. The questions do not depend on the number of concurrent calls.
-
-    Raises the same errors as :meth:`Gateway.ask`.
+    ``lines`` maps each source to its raw lines. Duplicates are rejected. The questions
+    do not depend on the number of concurrent calls. Raises the same errors as :meth:`Gateway.ask`.
     """
+    count, per_section = options.count, options.per_section
     verify = _Verifier(lines, options.max_leakage)
-    count, per_section, seed = options.count, options.per_section, options.seed
     calls: list[LLMCall] = []
     streak = _Streak()
-    asker = Asker(executor or InProcess(), llm, _read, source)
-    waiting = iter(_drawn(sections, lines, seed))
+    asker = work.asker(_read)
+    waiting = iter(_drawn(sections, lines, options.seed))
     while (missing := count - len(verify.accepted)) > 0 and not streak.has_ended():
         size = min(asker.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
         wave = list(islice(waiting, size))
         if not wave:
             break
-        requests = [_request(node, lines, per_section, llm.max_tokens, seed) for node in wave]
+        requests = [_request(node, lines, options, work.llm.max_tokens) for node in wave]
         for node, answer in zip(wave, asker.ask_all(requests), strict=True):
             calls.append(answer.call)
             if streak.has_ended():  # this call ran concurrently with the call that stopped generation
@@ -153,16 +146,16 @@ def generate_questions(
 
 
 def estimate_generation(
-    sections: Sequence[Node], lines: Lines, options: GenerationOptions, *, max_tokens: int = 512
+    sections: Sequence[Node], lines: Lines, options: GenerationOptions, max_tokens: int
 ) -> GenerationEstimate:
     """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
-    drawn, per_section = _drawn(sections, lines, options.seed), options.per_section
-    prompts = [_request(node, lines, per_section, max_tokens, options.seed).prompt_tokens for node in drawn]
+    drawn = _drawn(sections, lines, options.seed)
+    prompts = [_request(node, lines, options, max_tokens).prompt_tokens for node in drawn]
 
     def first(calls: int) -> Estimate:
         return Estimate(calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens)
 
-    least = min(len(drawn), math.ceil(options.count / per_section))
+    least = min(len(drawn), math.ceil(options.count / options.per_section))
     return GenerationEstimate(sections=len(drawn), least=first(least), most=first(len(drawn)))
 
 
@@ -273,15 +266,15 @@ def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
     return sorted(long, key=lambda node: hashlib.sha256(f"{seed}/{node.id}".encode()).digest())
 
 
-def _request(node: Node, lines: Lines, count: int, max_tokens: int, seed: int) -> LLMRequest:
+def _request(node: Node, lines: Lines, options: GenerationOptions, max_tokens: int) -> LLMRequest:
     assert node.line_start is not None
     text = "\n".join(lines[node.source][node.line_start - 1 : node.own_line_end])[:_SECTION_CHARS]
     return LLMRequest(
         stage=STAGE,
-        messages=question_messages(node.breadcrumb or node.title, text, count),
-        schema=questions_schema(count),
+        messages=question_messages(node.breadcrumb or node.title, text, options.per_section),
+        schema=questions_schema(options.per_section),
         max_tokens=max_tokens,
-        context=CallContext(question_id=node.id, predictor="questions", seed=seed),
+        context=CallContext(question_id=node.id, predictor="questions", seed=options.seed),
     )
 
 

@@ -160,7 +160,7 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
     return len(found), tuple(sorted(set(found)))
 
 
-def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
+def names_of_annotators(questions: Sequence[Question]) -> tuple[str, ...]:
     """Return the names of the annotators who labeled these questions."""
     return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
 
@@ -253,24 +253,29 @@ def read_label(reply: LLMReply) -> Choice:
 BINARY = ("yes", "not yes")
 
 
-def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
-    """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
+def agreement(
+    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
+) -> tuple[Agreement, Agreement]:
+    """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
 
-    Only passages that are labeled in both files are compared. ``names`` contains the annotator of ``first``
-    and the annotator of ``second``. If ``names`` is empty, each file must have labels by exactly one
-    annotator. Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote, or twice the same
+    file. ``annotators`` contains the annotator of ``first`` and the annotator of ``second``. If it is empty,
+    each file must have labels by exactly one annotator. The first kappa is for the labels ``yes``, ``partly``
+    and ``no``. The second kappa treats ``partly`` and ``no`` as one label.
+
+    Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
     :class:`QuestionError` if no passage is labeled in both files.
     """
-    if len(names) not in (0, 2):
+    if len(annotators) not in (0, 2):
         raise UsageError(
-            f"{len(names)} annotators were given, but agreement is computed between exactly two",
+            f"{len(annotators)} annotators were given, but agreement is computed between exactly two",
             remedy="--annotator FIRST --annotator SECOND",
         )
-    loaded = [load_questions(path) for path in (first, second)]
-    given = names or ("", "")
+    paths = (Path(first), Path(second))
+    loaded = [load_questions(path) for path in paths]
+    given = annotators or ("", "")
     chosen = [
-        _annotator(questions, name, path)
-        for questions, name, path in zip(loaded, given, (first, second), strict=True)
+        _annotator(questions, name, path) for questions, name, path in zip(loaded, given, paths, strict=True)
     ]
     labels = [by_passage(questions, name) for questions, name in zip(loaded, chosen, strict=True)]
     common = sorted(labels[0].keys() & labels[1].keys())
@@ -286,7 +291,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
 
 
 def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
-    there = annotators(questions)
+    there = names_of_annotators(questions)
     if name and name not in there:
         raise UsageError(
             f"{path} has no labels by the annotator {name!r}{or_else(name, there)}",

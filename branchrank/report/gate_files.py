@@ -7,8 +7,10 @@ contains a ``failure``. The test case of an undecided predictor contains an ``er
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
+from branchrank.io.files import write_text
 from branchrank.io.printable import safe
 from branchrank.io.table import markdown_table, markdown_text, table_of
 from branchrank.measures.verdicts import Comparison
@@ -18,7 +20,21 @@ _ELEMENTS = {"fail": "failure", "undecided": "error"}
 _WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
 
 
-def junit(decided: RunGate) -> str:
+def write_gate(
+    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
+) -> None:
+    """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
+
+    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
+    ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    """
+    if junit is not None:
+        write_text(Path(junit), gate_junit(decided))
+    if summary is not None:
+        write_text(Path(summary), gate_summary(decided))
+
+
+def gate_junit(decided: RunGate) -> str:
     """Return the result of the regression check as JUnit XML."""
     outcomes = [each.outcome for each in decided.decisions.values()]
     counts = {
@@ -38,7 +54,7 @@ def junit(decided: RunGate) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
-def summary(decided: RunGate) -> str:
+def gate_summary(decided: RunGate) -> str:
     """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
     table = table_of(
         "",

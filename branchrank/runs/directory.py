@@ -365,9 +365,15 @@ class ListedRun(Record, frozen=True, kw_only=True):
         return safe(f"{self.directory}  {self.status}  {self.questions} questions  {names}")
 
 
-def list_runs(reports: Path) -> list[ListedRun]:
-    """List the runs in ``reports``, oldest first."""
-    return [_listed(path.parent) for path in sorted(reports.glob(f"*/{RUN_JSON}"))]
+def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
+    """List the runs in the folder ``reports``, oldest first.
+
+    A run that can't be read is listed with its error.
+
+    >>> list_runs("no/such/folder")
+    []
+    """
+    return [_listed(path.parent) for path in sorted(Path(reports).glob(f"*/{RUN_JSON}"))]
 
 
 def _listed(directory: Path) -> ListedRun:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import QuestionError, RunError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.anchoring import Lines, corpus_lines
 from branchrank.questions.labels import (
     CHOICES,
@@ -34,7 +35,7 @@ from branchrank.questions.question_files import (
     load_questions,
     write_questions,
 )
-from branchrank.records import Question, Record, Span
+from branchrank.records import SEED, Question, Record, Span
 from branchrank.runs.run import RunData
 
 
@@ -61,14 +62,14 @@ class Labeling:
         output: Path,
         *,
         annotator: str,
-        root: Path,
-        exclude: Sequence[str] = (),
+        folder: WorkspaceFolder,
         depth: int = 5,
-        seed: int = 42,
+        seed: int = SEED,
         questions: Path | None = None,
     ) -> None:
         if not annotator.strip():
             raise UsageError("the name of the annotator is empty", remedy="--annotator NAME")
+        root, exclude = folder.corpus_root, folder.exclude
         if digest_now(root, exclude) != run.record.corpus_digest:
             raise RunError(
                 f"the documents in {root} are not the same as in the run {run.directory.name}",

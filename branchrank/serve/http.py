@@ -18,11 +18,11 @@ from msgspec import Meta
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
 from branchrank.io.printable import safe
-from branchrank.library import FILTER_KEYS
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
 from branchrank.serve.server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.serve.service import QueueFullError, RequestRefused, Service, Workers
+from branchrank.systems.query import FILTER_KEYS
 
 try:
     from fastapi import FastAPI, Request, Response

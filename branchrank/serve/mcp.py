@@ -15,11 +15,13 @@ from typing import Annotated, TypeVar
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.files.grep import Ranking
+from branchrank.files.read_file import FileRefused
 from branchrank.io.printable import safe
-from branchrank.library import FileRefused, Ranking, ToolAnswer
 from branchrank.records import Hit
 from branchrank.serve.access import Access
 from branchrank.serve.service import QueueFullError, RequestRefused, Service, Workers, check_filters
+from branchrank.systems.search_tools import ToolAnswer
 
 try:
     from mcp.server import MCPServer

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from branchrank.library import FileRefused, Found, ToolAnswer
+from branchrank.files.read_file import FileRefused
 from branchrank.records import Hit, Record
 from branchrank.serve.service import Service
+from branchrank.systems.search_tools import Found, ToolAnswer
 
 TOP = 10
 SHOWN_LINES = 3

@@ -14,8 +14,9 @@ from threading import Lock
 from typing import TypeVar
 
 from branchrank.errors import LLMError, UsageError
-from branchrank.library import ToolAnswer, read_filters
 from branchrank.records import Retrieval
+from branchrank.systems.query import read_filters
+from branchrank.systems.search_tools import ToolAnswer
 from branchrank.workspace import Workspace
 
 T = TypeVar("T")

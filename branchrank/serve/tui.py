@@ -18,9 +18,9 @@ from typing import ClassVar
 
 from branchrank.errors import BranchRankError, MissingDependencyError
 from branchrank.io.printable import safe
-from branchrank.library import Found, SearchStatus
 from branchrank.records import Hit, Record
 from branchrank.serve.searches import Searches, preview, why
+from branchrank.systems.search_tools import Found, SearchStatus
 
 try:
     from rich.cells import cell_len

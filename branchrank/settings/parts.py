@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from branchrank.records import Returns
+from branchrank.records import SEED, Returns
 from branchrank.settings.fields import SEVERAL, Settings, hint_at, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
@@ -162,7 +162,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     flag_names: ClassVar[dict[str, str]] = {"returns": "--return", "measures": "--measure"}
     mode: Literal["strict", "relaxed", "both"] = "both"
     sample_size: Annotated[int, Meta(ge=0)] = 0
-    sample_seed: Annotated[int, Meta(ge=0)] = 42
+    sample_seed: Annotated[int, Meta(ge=0)] = SEED
     top_k: Annotated[int, Meta(ge=1, le=1000)] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
     passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None

@@ -13,7 +13,7 @@ from branchrank.io.progress import no_notice
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.llm.request import CallContext
-from branchrank.records import LLMCall
+from branchrank.records import SEED, LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.spec import Endpoint, System
 from branchrank.systems.query import Asked, Query, Trace
@@ -30,7 +30,7 @@ class LLMStages:
         self,
         gateway_of: Callable[[Endpoint], Gateway] | None = None,
         *,
-        seed: int = 42,
+        seed: int = SEED,
         keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
     ) -> None:
         self.gateway_of = gateway_of
@@ -80,6 +80,14 @@ class LLMMeter:
         calls = "1 call" if self.calls == 1 else f"{self.calls:,} calls"
         text = f"LLM: {calls}{unasked and f' ({unasked})'}, {self.tokens:,} tokens"
         return text if self.prices is None else f"{text}, {self.cost:.4f} {self.prices.currency}"
+
+
+def spent_line(calls: Iterable[LLMCall]) -> str:
+    """Return one line of text with the numbers of LLM calls, cache hits, replayed calls and tokens."""
+    meter = LLMMeter()
+    for call in calls:
+        meter.add(call)
+    return meter.text
 
 
 @contextmanager

@@ -10,16 +10,13 @@
 
 from __future__ import annotations
 
-from branchrank.execution import Executor
-from branchrank.execution.executors import InProcess
 from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
-from branchrank.llm.session import Asker, Source
-from branchrank.records import Node, Record
+from branchrank.llm.session import LLMWork
+from branchrank.records import SEED, Node, Record
 from branchrank.tree.build import with_summaries
 from branchrank.tree.navigate import Tree
 
@@ -42,23 +39,16 @@ class Summarized(Record, frozen=True, kw_only=True):
 
 
 def summarize_nodes(
-    tree: Tree,
-    llm: Gateway,
-    *,
-    seed: int = 42,
-    progress: Progress = no_progress,
-    executor: Executor | None = None,
-    source: Source | None = None,
+    tree: Tree, work: LLMWork, *, seed: int = SEED, progress: Progress = no_progress
 ) -> Summarized:
     """Summarize every node except the root. ``progress`` is called after each group of nodes of equal height.
 
-    ``executor`` runs the LLM calls, by default in the current process. A worker process uses ``source`` to
-    open its own gateway. Raises the same errors as :meth:`Gateway.ask`.
+    Raises the same errors as :meth:`Gateway.ask`.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
     calls = []
-    asker = Asker(executor or InProcess(), llm, _read, source)
+    asker = work.asker(_read)
     count = len(tree.nodes) - 1
     for nodes in _by_height(tree):
         answers = asker.ask_all([_request(tree, node, summaries, seed) for node in nodes])

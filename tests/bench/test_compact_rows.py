@@ -17,7 +17,8 @@ from support.real_runs import drawn_once
 from support.refinished import refinish
 from support.tamperings import on_record
 
-from branchrank import Run, workspace_beir
+from branchrank import Run
+from branchrank.bench import beir
 from branchrank.records import Hit, Placement, Question, Retrieval
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
@@ -163,7 +164,7 @@ def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:
 def test_a_large_beir_run_reports_that_its_rows_are_compact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_beir, "LARGE_RUN_HITS", 10 * 5)
+    monkeypatch.setattr(beir, "LARGE_RUN_HITS", 10 * 5)
     beir_folder(tmp_path / "tiny", queries=10)
 
     def kept(*words: object) -> tuple[str, list[str]]:

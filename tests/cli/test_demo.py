@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, invoke, program, table
 
-import branchrank.demo
+from branchrank.embedders import minilm
+from branchrank.questions import starter_files
 
 SAMPLE = ROOT / "data" / "sample"
 
@@ -16,7 +17,7 @@ SAMPLE = ROOT / "data" / "sample"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a model, over a few questions, in a folder of the test's own."""
-    monkeypatch.setattr(branchrank.demo, "is_installed", lambda: False)
+    monkeypatch.setattr(minilm, "is_installed", lambda: False)
     monkeypatch.setenv("BRANCHRANK_BENCHMARK_SAMPLE_SIZE", "5")
     monkeypatch.setenv("BRANCHRANK_BENCHMARK_LATENCY_SAMPLE", "0")
     monkeypatch.chdir(tmp_path)
@@ -51,8 +52,8 @@ def test_without_weights_the_demo_reports_the_fallback_embedder(monkeypatch: pyt
     assert "warning: the weights of all-MiniLM-L6-v2 are not installed" in done.stderr
     config = Path("branchrank-demo/branchrank.toml")
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "fake"}
-    monkeypatch.setattr(branchrank.demo, "is_installed", lambda: True)
-    branchrank.demo.copy_sample(Path("branchrank-demo"), "all-MiniLM-L6-v2")
+    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    starter_files.copy_sample(Path("branchrank-demo"), "all-MiniLM-L6-v2")
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "all-MiniLM-L6-v2"}
 
 
@@ -75,11 +76,11 @@ def test_a_second_call_shows_the_finished_run_and_fresh_starts_another() -> None
 
 def test_a_second_call_finishes_a_copy_that_was_interrupted() -> None:
     folder = Path("branchrank-demo")
-    branchrank.demo.copy_sample(folder, "fake")
+    starter_files.copy_sample(folder, "fake")
     (folder / "sample" / "questions.jsonl").unlink()
     (folder / "sample" / "corpus" / "sqlite.md").unlink()
     (folder / "sample" / "corpus" / "qdrant.md").write_text("# Mine\n")
-    branchrank.demo.copy_sample(folder, "fake")
+    starter_files.copy_sample(folder, "fake")
     for path in SAMPLE.rglob("*.*"):
         copied = folder / "sample" / path.relative_to(SAMPLE)
         mine = path.name == "qdrant.md"
@@ -100,7 +101,7 @@ def test_the_demo_does_not_change_a_folder_with_other_files(name: str) -> None:
 
 
 def test_a_link_inside_is_not_followed(tmp_path: Path) -> None:
-    branchrank.demo.copy_sample(Path("branchrank-demo"), "fake")
+    starter_files.copy_sample(Path("branchrank-demo"), "fake")
     sample, away = Path("branchrank-demo/sample"), tmp_path / "away"
     sample.rename(away)
     sample.symlink_to(away)

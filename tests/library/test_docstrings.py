@@ -14,9 +14,11 @@ from support.commands import benchmark, make_project
 MODULES = (
     "branchrank.run",
     "branchrank.workspace",
-    "branchrank.systems.searcher",
     "branchrank.library",
     "branchrank.runs.exchange",
+    "branchrank.bench.tuning",
+    "branchrank.questions.starter_files",
+    "branchrank.runs.directory",
     "branchrank.io.progress",
     "branchrank.records",
     "branchrank.records",

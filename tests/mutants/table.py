@@ -213,7 +213,7 @@ _ACCEPTANCE = (
         'group=Group(by="document", aggregate="max", members=3)',
         'group=Group(by="none", aggregate="max", members=3)',
         SQLITE + "::TestHowScoringWorks::test_one_long_document_does_not_dominate"),
-    Mutant("final-limit-ignored", "branchrank/systems/searcher.py",
+    Mutant("final-limit-ignored", "branchrank/workspace.py",
         "k = self.settings.part(RetrievalSettings).final_limit", "k = 12",
         SQLITE + "::TestTuning::test_final_limit_limits_the_results"),
 )

@@ -14,7 +14,7 @@ from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
 from branchrank.llm.request import BudgetError
-from branchrank.llm.session import LLMSession
+from branchrank.llm.session import LLMSession, LLMWork
 from branchrank.questions.checks import leaked_share
 from branchrank.questions.generation import (
     GeneratedQuestions,
@@ -92,8 +92,8 @@ def generate(tmp_path: Path) -> Any:
         run.requests = server.requests  # type: ignore[attr-defined]
         with LLMSession(LLMSettings(retries=0, **llm), cache_path=cache, environment={}) as session:
             gateway = session.gateway(server.base_url, "m")
-            asked = GenerationOptions(**({"count": 10} | options))
-            return generate_questions(nodes, lines, gateway, asked)
+            wanted = GenerationOptions(**({"count": 10} | options))
+            return generate_questions(nodes, lines, LLMWork(gateway), wanted)
 
     yield run
     server.__exit__()

@@ -13,7 +13,7 @@ from support.scripted_llm import Action, Chat, ScriptedLLM
 from support.trees import grow
 
 from branchrank.llm.request import BudgetError
-from branchrank.llm.session import LLMSession
+from branchrank.llm.session import LLMSession, LLMWork
 from branchrank.records import Node
 from branchrank.settings import LLMSettings
 from branchrank.systems.node_summaries import Summarized, summarize_nodes
@@ -42,7 +42,7 @@ def server() -> Any:
 
 def summarized(server: ScriptedLLM, tree: Tree, cache: Path, **settings: Any) -> Summarized:
     with LLMSession(LLMSettings(retries=0, **settings), cache_path=cache, environment={}) as session:
-        return summarize_nodes(tree, session.gateway(server.base_url, "m"))
+        return summarize_nodes(tree, LLMWork(session.gateway(server.base_url, "m")))
 
 
 def edited(tree: Tree, key: str, text: str) -> Tree:

@@ -12,9 +12,9 @@ import pytest
 from support.worlds import QUERIES, make_workspace
 
 from branchrank import Workspace
+from branchrank import workspace as workspace_module
 from branchrank.index.build import build_index
 from branchrank.records import Hit
-from branchrank.systems import searcher
 from branchrank.systems.branches import BUILTIN_KINDS, branch_kind
 
 THREADS = 8
@@ -94,14 +94,14 @@ def test_everything_is_opened_once(data_dir: Path, monkeypatch: pytest.MonkeyPat
             return open_(opening)
 
         monkeypatch.setattr(kind, "open", counted)
-    real = searcher.open_index
+    real = workspace_module.open_index
 
     def slow(folder):
         opened["index"] += 1
         time.sleep(0.05)
         return real(folder)
 
-    monkeypatch.setattr(searcher, "open_index", slow)
+    monkeypatch.setattr(workspace_module, "open_index", slow)
     with Workspace.open(data_dir) as workspace:
         tools = together(
             lambda number: [workspace.search("tea", name, 3) for name in PREDICTORS] and workspace.tools

@@ -16,11 +16,13 @@ from branchrank.bench.plan import Plan, plan_from_names
 from branchrank.corpus.ir_collections import entries_place, is_beir
 from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError
+from branchrank.index.workspace_build import CorpusInputs, build_workspace
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.measures.measures import MODES, named_measure
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import write_questions
+from branchrank.records import Record
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.exchange import BEIR_MEASURES
 from branchrank.runs.words import plural
@@ -29,7 +31,6 @@ from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_systems import DEPTH, document_system
-from branchrank.workspace import Workspace
 
 #: Default settings of a new workspace. Text is analyzed as in published BM25 results, and vector search is
 #: exact.
@@ -50,47 +51,53 @@ LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
 
-def beir_plan(
-    folder: Path,
-    *,
-    split: str = "test",
-    predictors: Sequence[str] = ("bm25",),
-    measures: Sequence[str] = BEIR_MEASURES,
-    data_dir: Path | None = None,
-    remove_query: bool = False,
-    settings: Mapping[str, object] | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-    **fields: Any,
-) -> Plan:
-    """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
+class BeirOptions(Record, frozen=True, kw_only=True):
+    """A benchmark on a split of a BEIR folder or of a dataset ``ir:ID``.
 
     ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). ``settings`` override
     the defaults in :data:`NEW_WORKSPACE` and :data:`RUN`. All settings except ``benchmark.*`` are stored in
-    the workspace. The first of ``measures`` is the primary measure. ``fields`` are additional fields of
-    :class:`~branchrank.bench.plan.Plan`. Invalid files, names and measures are reported before the index is
-    built.
+    the workspace. The first of ``measures`` is the primary measure. If ``remove_query`` is true, the document
+    with the query's id is removed from each query's hits.
+    """
+
+    folder: Path
+    predictors: tuple[str, ...] = ("bm25",)
+    measures: tuple[str, ...] = BEIR_MEASURES
+    split: str = "test"
+    data_dir: Path | None = None
+    remove_query: bool = False
+    settings: Mapping[str, object]
+
+
+def beir_plan(
+    options: BeirOptions, *, notify: Notify = no_notice, progress: bool | Progress = False, **fields: Any
+) -> Plan:
+    """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
+
+    ``fields`` are additional fields of :class:`~branchrank.bench.plan.Plan`. Invalid files, names and
+    measures are reported before the index is built.
 
     Raises :class:`UsageError` for an invalid name, measure or setting, :class:`~branchrank.errors.InputError`
     for an invalid file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
     """
-    folder = _beir_folder(folder)
+    folder = _beir_folder(options.folder)
+    split = options.split
     name = folder.resolve().name
-    place = data_dir if data_dir is not None else Path("data", name)
+    place = options.data_dir if options.data_dir is not None else Path("data", name)
     _check_place(place, name)
-    made = beir_questions(folder, split, remove_query=remove_query)
+    made = beir_questions(folder, split, remove_query=options.remove_query)
     for line in _shortened(made.notes):
         notify(f"note: {line}")
     is_new = not (place / CONFIG).exists()
-    kept = {**(NEW_WORKSPACE if is_new else {}), **(settings or {})}
+    kept = {**(NEW_WORKSPACE if is_new else {}), **options.settings}
     index = {key: value for key, value in kept.items() if not key.startswith("benchmark.")}
     asked = {key: value for key, value in kept.items() if key.startswith("benchmark.")}
-    run_settings = {**RUN, **asked, **_measure_settings(measures)}
+    run_settings = {**RUN, **asked, **_measure_settings(options.measures)}
     questions = place / "benchmark" / f"{name}-{split}.jsonl"
 
     def plan(workspace: WorkspaceFolder) -> Plan:
         return plan_from_names(
-            [each for name in predictors for each in _predictors(name, workspace)],
+            [each for name in options.predictors for each in _predictors(name, workspace)],
             data_dir=place,
             settings=workspace.settings,
             questions=questions,
@@ -107,7 +114,8 @@ def beir_plan(
             "note: the rows are compressed because the run is large; use --rows plain for a readable "
             "rows.jsonl"
         )
-    Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
+    opened = WorkspaceFolder.open(place, flags=index, notify=notify)
+    build_workspace(opened, CorpusInputs(corpus=folder), progress)[1].close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
 

@@ -10,8 +10,8 @@ from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import write_bytes, write_jsonl
 from branchrank.io.progress import Progress, no_progress
-from branchrank.records import Record
-from branchrank.workspace_questions import Spent
+from branchrank.llm.ledger import Spent
+from branchrank.records import SEED, Record
 
 if TYPE_CHECKING:
     from branchrank.systems.node_summaries import Summarized
@@ -68,7 +68,7 @@ class WorkspaceTree:
         *,
         base_url: str,
         model: str = "",
-        seed: int = 42,
+        seed: int = SEED,
         progress: Progress = no_progress,
     ) -> tuple[Summarized, Spent]:
         """Summarize every node of the tree with an LLM, and write the nodes to ``output``.
@@ -77,9 +77,7 @@ class WorkspaceTree:
         summarized again.
         """
         from branchrank.corpus.loading import load_corpus
-        from branchrank.execution.executors import check_engine, open_executor
-        from branchrank.llm.ledger import totals
-        from branchrank.llm.session import Source, open_gateway
+        from branchrank.llm.session import open_work
         from branchrank.systems.node_summaries import summarize_nodes
         from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree
@@ -87,19 +85,9 @@ class WorkspaceTree:
         folder = self._folder
         documents = load_corpus(folder.corpus_root, folder.exclude).documents
         nodes, _ = build_nodes(documents, folder.corpus_name)
-        check_engine(folder.settings, asks_llm=True)
-        source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
-        with (
-            open_executor(folder.settings, folder.notify) as executor,
-            open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
-                llm,
-                prices,
-            ),
-        ):
-            result = summarize_nodes(
-                Tree(nodes), llm, seed=seed, progress=progress, executor=executor, source=source
-            )
-            spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
+        with open_work(folder, base_url, model) as work:
+            result = summarize_nodes(Tree(nodes), work, seed=seed, progress=progress)
+            spent = work.spent
         write_jsonl(Path(output), list(result.nodes))
         return result, spent
 

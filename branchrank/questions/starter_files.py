@@ -1,4 +1,4 @@
-"""Write the starter files for a benchmark on your own documents (``branchrank init``).
+"""The starter files of ``branchrank init``, and the copy of the bundled sample that ``demo`` makes.
 
 1. ``branchrank.toml`` in the workspace's folder contains the path of the documents' folder and the settings
    of the index.
@@ -7,7 +7,9 @@
 3. ``experiment.toml`` compares three systems that need no LLM. You can run ``branchrank run experiment.toml``
    without editing ``experiment.toml``.
 
-Existing files are not overwritten.
+The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml`` whose
+first line marks the folder as a demo. A folder that is not marked as a demo must be empty. Existing files
+are never overwritten.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from branchrank.corpus.loading import discover, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.embedders.minilm import MODEL
 from branchrank.errors import CorpusError, UsageError
+from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
-from branchrank.io.files import write_text
+from branchrank.io.files import storage_errors, write_bytes, write_text
 from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
 from branchrank.records import GoldItem, Question, Record
@@ -36,6 +39,17 @@ EXAMPLES = 3
 #: The gold of an example question is a paragraph with at least ``WORDS`` words. If the paragraph is longer
 #: than ``LINES`` lines, only the first ``LINES`` lines are gold.
 WORDS, LINES = 8, 8
+
+STAND_IN = "fake"
+_MARK = "# Made by `branchrank demo`."
+_DEMO_CONFIG = """\
+{mark} The sample is a copy of BranchRank's own documentation.
+corpus = "sample/corpus"
+questions = "sample/questions.jsonl"
+
+[index]
+embedder = "{embedder}"
+"""
 
 _CONFIG = """\
 # The index's documents and settings. Paths are relative to this file.
@@ -101,12 +115,20 @@ def usual_folder() -> Path:
     )
 
 
-def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
-    """Write the missing starter files for the documents in ``corpus`` (a folder or the name of a corpus).
+def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
+    """Write the starter files for a benchmark on your own documents into the working directory.
 
-    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if the workspace in
-    ``data_dir`` indexes a different folder. If an error is raised, no file is written.
+    The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
+    ``experiment.toml``. ``corpus`` is a corpus name or the folder that contains the documents (by default
+    ``docs`` or ``doc``). Existing files are not overwritten. If an error is raised, no file is written.
+
+    Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
+    :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.
+
+    >>> [path.name for path in init("docs", "data/first").written]
+    ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
     """
+    data_dir = Path(data_dir)
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
     documents = load_corpus(root, exclude).documents
@@ -211,3 +233,46 @@ def _quoted(text: str) -> str:
 
 def _lines(questions: Sequence[Question]) -> str:
     return "".join(msgspec.json.encode(question_line(each)).decode() + "\n" for each in questions)
+
+
+def copy_sample(folder: Path, embedder: str) -> None:
+    """Copy the sample into ``folder``, without overwriting existing files.
+
+    Raises :class:`UsageError` if ``folder`` is not empty and does not contain a demo.
+    """
+    config = folder / CONFIG
+    refuse_links(folder, "sample/corpus")
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+        if not ours and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} contains files that are not part of the demo, so nothing was written",
+                remedy=f"choose another folder: branchrank demo {folder}-2",
+            )
+    wanted = _DEMO_CONFIG.format(mark=_MARK, embedder=embedder)
+    stand_in = _DEMO_CONFIG.format(mark=_MARK, embedder=STAND_IN)
+    if not ours or config.read_text(encoding="utf-8", errors="replace") == stand_in:
+        write_text(config, wanted)  # written first, so that a later call can finish an interrupted copy
+    for name, path in _sample_files():
+        target = folder / "sample" / name
+        if not target.exists():
+            write_bytes(target, path.read_bytes())
+
+
+def sample_folder() -> Path:
+    """Return the folder of the bundled sample, in the installed package or in a git checkout."""
+    package = Path(__file__).parents[1]
+    for place in (package / "sample", package.parent / "data" / "sample"):
+        if (place / "questions.jsonl").is_file():
+            return place
+    raise CorpusError(
+        "the bundled sample is missing from this installation", remedy="install BranchRank again"
+    )
+
+
+def _sample_files() -> Iterator[tuple[str, Path]]:
+    root = sample_folder()
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(root).as_posix(), path

@@ -13,18 +13,20 @@ from msgspec.structs import replace
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.ledger import PriceTable, Totals
-from branchrank.records import Node, Question, Record, Span
+from branchrank.llm.ledger import Spent
+from branchrank.records import SEED, Node, Question, Record, Span
 from branchrank.settings import LLMSettings
 
 if TYPE_CHECKING:
     from branchrank.questions.anchoring import AnchorMove, AnchorProblem
     from branchrank.questions.checks import QuestionCheck
-    from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
+    from branchrank.questions.generation import (
+        GeneratedQuestions,
+        GenerationEstimate,
+        GenerationOptions,
+    )
     from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
-    from branchrank.run import Run
-    from branchrank.runs.labeling import Labeling
 
 AnyPath = str | PathLike[str]
 
@@ -77,15 +79,8 @@ class SplitFiles(Record, frozen=True, kw_only=True):
     largest_group: int
 
 
-class Spent(Record, frozen=True, kw_only=True):
-    """The number and cost of LLM calls, and the price table used for the cost (if any)."""
-
-    totals: Totals
-    prices: PriceTable | None
-
-
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`.
+    """A question that was added to a file, with the warnings of :meth:`QuestionFiles.check`.
 
     ``gold_lines`` contains the lines of each gold item.
     """
@@ -96,7 +91,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
     gold_lines: tuple[tuple[str, ...], ...]
 
 
-class WorkspaceQuestions:
+class QuestionFiles:
     """The questions of one workspace. The ``path`` argument of a method selects another question file."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
@@ -170,35 +165,6 @@ class WorkspaceQuestions:
         result = check_questions(present, load_corpus(root, exclude).documents, lines)
         return CheckedFile(path=self._path(path), notes=tuple(notes), result=result)
 
-    def label(
-        self,
-        run: Run,
-        output: AnyPath,
-        *,
-        annotator: str,
-        depth: int = 5,
-        seed: int = 42,
-        questions: AnyPath | None = None,
-    ) -> Labeling:
-        """Return the first ``depth`` hits of each system in ``run``, for ``annotator`` to label.
-
-        Labels are written to the question file ``output``, which is created if it does not exist.
-        ``questions`` is the question file of a run that does not store question texts. Raises
-        :class:`~branchrank.errors.RunError` if the workspace's documents have changed since the run.
-        """
-        from branchrank.runs.labeling import Labeling
-
-        return Labeling(
-            run.data,
-            Path(output),
-            annotator=annotator,
-            root=self._folder.corpus_root,
-            exclude=self._folder.exclude,
-            depth=depth,
-            seed=seed,
-            questions=None if questions is None else Path(questions),
-        )
-
     @contextmanager
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
         """Yield a function that asks an LLM to propose a label for a passage.
@@ -253,7 +219,7 @@ class WorkspaceQuestions:
             self.write(output, reanchor(mined.questions, corpus_lines(root, exclude)).questions)
         return mined
 
-    def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
+    def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = SEED) -> SplitFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
         ``share`` (above 0, below 1) is the fraction of the questions to put in the tuning part. Questions
@@ -280,13 +246,10 @@ class WorkspaceQuestions:
     def generate(
         self,
         output: AnyPath,
+        options: GenerationOptions | None = None,
         *,
         base_url: str,
         model: str = "",
-        count: int = 100,
-        per_section: int = 1,
-        max_leakage: float = 0.8,
-        seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
         """Generate questions with an LLM, locate the gold in the corpus, and write the file ``output``.
@@ -295,45 +258,27 @@ class WorkspaceQuestions:
         questions accepted so far are written. The result's attribute ``stopped`` contains the reason why the
         generation stopped. Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
-        from branchrank.execution.executors import check_engine, open_executor
-        from branchrank.llm.ledger import totals
-        from branchrank.llm.session import Source, open_gateway
+        from branchrank.llm.session import open_work
         from branchrank.questions.generation import GenerationOptions, generate_questions
 
-        folder = self._folder
-        options = GenerationOptions(count=count, per_section=per_section, max_leakage=max_leakage, seed=seed)
         nodes, lines = self._sections()
-        check_engine(folder.settings, asks_llm=True)
-        source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
-        with (
-            open_executor(folder.settings, folder.notify) as executor,
-            open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
-                llm,
-                prices,
-            ),
-        ):
-            result = generate_questions(
-                nodes, lines, llm, options, progress=progress, executor=executor, source=source
-            )
-            spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
+        with open_work(self._folder, base_url, model) as work:
+            result = generate_questions(nodes, lines, work, options or GenerationOptions(), progress=progress)
+            spent = work.spent
         self._check_asked(result.sections_asked)
         if result.questions:
             self.write(output, result.questions)
         return result, spent
 
-    def estimate_generation(
-        self, *, count: int = 100, per_section: int = 1, seed: int = 42
-    ) -> GenerationEstimate:
+    def estimate_generation(self, options: GenerationOptions | None = None) -> GenerationEstimate:
         """Estimate the minimum and maximum cost of :meth:`generate`, without contacting a server.
 
         Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.questions.generation import GenerationOptions, estimate_generation
 
-        nodes, lines = self._sections()
-        options = GenerationOptions(count=count, per_section=per_section, seed=seed)
-        most = self._folder.settings.part(LLMSettings).completion_tokens
-        estimate = estimate_generation(nodes, lines, options, max_tokens=most)
+        max_tokens = self._folder.settings.part(LLMSettings).completion_tokens
+        estimate = estimate_generation(*self._sections(), options or GenerationOptions(), max_tokens)
         self._check_asked(estimate.sections)
         return estimate
 
