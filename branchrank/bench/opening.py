@@ -124,6 +124,8 @@ def open_plan(
     gold outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is
     opened.
     """
+    from branchrank.index.build import build_index
+
     used: dict[str, list[System]] = {}
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
@@ -139,7 +141,7 @@ def open_plan(
         for name, systems in used.items():
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
             index = (
-                open_or_build(workspace, partial(_build, workspace, progress))
+                open_or_build(workspace, partial(build_index, workspace, progress=progress))
                 if build
                 else open_index(workspace)
             )
@@ -158,12 +160,6 @@ def open_plan(
             keep_failures=stages.keep_failures,
             meter=meter,
         )
-
-
-def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
-    from branchrank.index.build import build_index
-
-    return build_index(workspace, progress=progress)
 
 
 def _engines(

@@ -276,16 +276,16 @@ def plan_from_names(
     with the predictors and the plan.
     """
     found: list[BranchRankError] = []
-    made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
+    made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
     for number, thing in enumerate(predictors):
         if isinstance(thing, System):
             made[number] = PlannedSystem(system=thing)
         elif not isinstance(thing, str):
-            made |= _made(found, number, partial(predictor_of, thing))
+            made[number] = _attempt(found, partial(predictor_of, thing))
         elif ":" in thing:
-            made |= _made(found, number, partial(load_class_predictor, thing))
+            made[number] = _attempt(found, partial(load_class_predictor, thing))
         elif thing == "api":
-            made |= _made(found, number, partial(endpoint_predictor, api_endpoint, api_predictor))
+            made[number] = _attempt(found, partial(endpoint_predictor, api_endpoint, api_predictor))
         else:
             for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
                 made.setdefault(system.name, PlannedSystem(system=system))
@@ -293,20 +293,13 @@ def plan_from_names(
     plan = Plan(
         data_dir=data_dir,
         settings=with_depth(settings),
-        predictors=tuple(made.values()),
+        predictors=tuple(each for each in made.values() if each is not None),
         indexes={DEFAULT_INDEX: settings},
         **fields,
     )
     if found:
-        raise combined(found + (list(_errors(plan)) if made else []))
+        raise combined(found + (list(_errors(plan)) if plan.predictors else []))
     return plan
-
-
-def _made(
-    found: list[BranchRankError], key: object, make: Callable[[], BenchmarkPredictor]
-) -> dict[object, PlannedSystem | BenchmarkPredictor]:
-    predictor = _attempt(found, make)
-    return {} if predictor is None else {key: predictor}
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
@@ -357,29 +350,17 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
     prices = read_prices(Path(settings.price_table)) if settings.price_table else None
     rows = []
     for each in plan.predictors:
-        if isinstance(each, PlannedSystem):
-            rows.append(_system(plan, each, questions, settings.completion_tokens, prices))
-        else:
+        if not isinstance(each, PlannedSystem):
             rows.append(PredictorEstimate(predictor=each.name, queries=questions))
+            continue
+        system, queries = each.system, questions * plan.repeats_of(each.system)
+        row = PredictorEstimate(predictor=system.name, queries=queries, index=each.index)
+        if system.asks_llm:
+            llm = estimate(system, queries, settings.completion_tokens)
+            spent = (llm.prompt_tokens, llm.completion_tokens)
+            cost = prices.cost_of(system.llm.model, *spent) if prices is not None else None
+            row = msgspec.structs.replace(row, model=system.llm.model, llm=llm, cost=cost)
+        rows.append(row)
     return PlanEstimate(
         experiment=plan.experiment, questions=questions, predictors=tuple(rows), prices=prices
-    )
-
-
-def _system(
-    plan: Plan, planned: PlannedSystem, questions: int, completion_tokens: int, prices: PriceTable | None
-) -> PredictorEstimate:
-    system = planned.system
-    queries = questions * plan.repeats_of(system)
-    if not system.asks_llm:
-        return PredictorEstimate(predictor=system.name, queries=queries, index=planned.index)
-    bound = estimate(system, queries, completion_tokens)
-    spent = (bound.prompt_tokens, bound.completion_tokens)
-    return PredictorEstimate(
-        predictor=system.name,
-        queries=queries,
-        index=planned.index,
-        model=system.llm.model,
-        llm=bound,
-        cost=prices.cost_of(system.llm.model, *spent) if prices is not None else None,
     )

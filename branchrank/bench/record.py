@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,8 +166,14 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
     """
     fields = msgspec.to_builtins(record)
     words = _words(fields.pop("command")) if "command" in fields else None
-    urls = [text for name, text in _strings(fields) if is_url(text) or means_url(name)]
-    urls += [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+    urls = [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+
+    def collect(name: str, text: str) -> str:
+        if is_url(text) or means_url(name):
+            urls.append(text)
+        return text
+
+    _each("", fields, collect)
     learned = {secret for url in urls for secret in url_secrets(url)}
     redact = Redactor((*environment_secrets(environment), *learned))
 
@@ -205,18 +211,6 @@ def _words(command: str) -> list[tuple[str, str, str]]:
         else:
             result.append((before if before.startswith("-") and means_url(before) else "", "", word))
     return result
-
-
-def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield a pair (field name, string) for every string in a nested structure."""
-    if isinstance(value, str):
-        yield name, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _strings(item, key)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item, name)
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:

@@ -416,15 +416,12 @@ class ProcessWorker:
 
     def wait(self) -> None:
         """Send the setup to the process, and wait until the process is ready."""
-        self._answer(pickle.dumps(self._setup))
+        self.process(pickle.dumps(self._setup))
 
     def process(self, shard: bytes) -> bytes:
         """Send a shard to the process, and return the answer."""
-        return self._answer(shard)
-
-    def _answer(self, message: bytes) -> bytes:
         try:
-            self._connection.send_bytes(message)
+            self._connection.send_bytes(shard)
             return self._connection.recv_bytes()
         except (EOFError, OSError):
             raise LostError(self._how_it_ended()) from None

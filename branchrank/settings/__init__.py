@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -139,10 +139,8 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-@cache
-def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a settings record's fields (cached, because evaluating them is slow)."""
-    return get_type_hints(part, include_extras=True)
+#: The annotations of a settings record's fields (cached, because evaluating them is slow).
+_hints = cache(partial(get_type_hints, include_extras=True))
 
 
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:

@@ -123,7 +123,9 @@ def test_tampering_is_found(runs: dict[str, Path], tmp_path: Path, name: str) ->
     found = [str(finding) for finding in verify_run(copy).findings]
     assert any(said in text for text in found), found
     if name == "a judgment":
-        assert "rows.jsonl.zst: has changed since the run: its digest is different" in found
+        assert (
+            "rows.jsonl.zst: has changed since the run: its digest differs from the recorded digest" in found
+        )
 
 
 def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:

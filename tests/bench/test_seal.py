@@ -119,8 +119,8 @@ def plan_of(project: Path, *predictors: object) -> Plan:
 def test_the_library_seals_and_runs(project: Path) -> None:
     seal = seal_plan(plan_of(project, "bm25"), project / "own.seal")
     run = run_benchmark(plan_of(project, "bm25"), seal=project / "own.seal")
-    assert run.record.seal is not None
-    assert run.record.seal.digest == seal.digest
+    assert run.data.record.seal is not None
+    assert run.data.record.seal.digest == seal.digest
     with pytest.raises(UsageError, match="exists"):
         seal_plan(plan_of(project, "bm25"), project / "own.seal")
     with pytest.raises(UsageError, match="Python object"):
