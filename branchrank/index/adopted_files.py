@@ -30,7 +30,7 @@ from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, InputError, UsageError, or_else
 from branchrank.io.files import NOT_JSON, copy_folder, open_beneath, read_jsonl
-from branchrank.records import Chunk, Record, Span
+from branchrank.records import Chunk
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import check_nodes, load_nodes
 
@@ -211,16 +211,19 @@ def _records(collection: Any, folder: Path, remedy: str) -> ChromaRecords:
     return ChromaRecords(collection.name, ids, np.concatenate(blocks), documents, metadatas)
 
 
-class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A chunk in a file that the user supplies. Keys that are not fields of this class are ignored."""
+class GivenChunk(Chunk, frozen=True, kw_only=True):
+    """A chunk that the user or another program wrote."""
 
-    id: str
-    source: str
-    line_start: int
-    line_end: int
-    text: str
     node_id: str = ""
     breadcrumb: str = ""
+
+    def completed(self, tree: Tree) -> Chunk:
+        """Return the chunk. An empty breadcrumb is replaced with that of the first section on its lines."""
+        fields = msgspec.structs.asdict(self)
+        if not self.breadcrumb:
+            nodes = [*tree.overlapping(self.span), tree.file_node(self.source)]
+            fields["breadcrumb"] = nodes[0].breadcrumb if nodes[0] else ""
+        return Chunk(**fields)
 
 
 def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
@@ -255,7 +258,7 @@ def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list
     seen: set[str] = set()
     chunks = []
     remedy = f"correct {path}, or remove it from branchrank.toml"
-    for number, given in enumerate(read_jsonl(path, _GivenChunk, remedy=remedy), start=1):
+    for number, given in enumerate(read_jsonl(path, GivenChunk, remedy=remedy), start=1):
         problem = ""
         if given.id in seen:
             problem = f"the id {given.id!r} occurs twice"
@@ -271,22 +274,5 @@ def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list
         if problem:
             raise InputError(f"{path}: chunk {number}: {problem}", remedy=remedy)
         seen.add(given.id)
-        chunks.append(_chunk(given, tree))
+        chunks.append(given.completed(tree))
     return chunks
-
-
-def _chunk(given: _GivenChunk, tree: Tree) -> Chunk:
-    breadcrumb = given.breadcrumb
-    if not breadcrumb:
-        span = Span(source=given.source, line_start=given.line_start, line_end=given.line_end)
-        nodes = [*tree.overlapping(span), tree.file_node(given.source)]
-        breadcrumb = nodes[0].breadcrumb if nodes[0] else ""
-    return Chunk(
-        id=given.id,
-        node_id=given.node_id,
-        source=given.source,
-        line_start=given.line_start,
-        line_end=given.line_end,
-        breadcrumb=breadcrumb,
-        text=given.text,
-    )

@@ -37,7 +37,7 @@ from branchrank.index.adopted_files import (
     CHUNKS,
     NODES,
     Found,
-    FoundChunk,
+    GivenChunk,
     given_nodes,
     json_objects,
     read_found,
@@ -110,22 +110,52 @@ def adopt_folder(
     )
     found = read_found(folder, collection, remedy=remedy)
     corpus = load_corpus(corpus_root, workspace.exclude)
-    tree, kind, nodes_found, nodes_left_out = _tree(folder, corpus, remedy)
-    placed, left_out = _placed(found.chunks, _places(corpus))
-    if not placed:
+    places = Places(Path(corpus.root), (document.source for document in corpus.documents))
+    tree, of_tree = _tree(folder, corpus, places, remedy)
+    chunks: list[Chunk] = []
+    rows: list[int | None] = []
+    left_out: list[str] = []
+    by: Counter[str] = Counter()
+    for each in found.chunks:
+        place = places.place(each.passage) if each.passage.text.strip() else "it has no text"
+        if isinstance(place, str):
+            left_out.append(f"{each.id}: {place}")
+            continue
+        by[place.by] += 1
+        rows.append(each.row)
+        chunk = GivenChunk(
+            id=each.id,
+            node_id=each.node_id,
+            breadcrumb=each.breadcrumb,
+            text=each.passage.text,
+            **msgspec.structs.asdict(place.span),
+        )
+        chunks.append(chunk.completed(tree))
+    if not chunks:
         raise InputError(
             f"none of the {len(found.chunks)} chunks of {folder} was found in the corpus {corpus_root}"
             + "".join(f": {reason}" for reason in left_out[:1]),
             remedy=remedy,
         )
-    chunks = [_chunk(each, place, tree) for each, place in placed]
-    rows = [each.row for each, _ in placed]
-    embedder: Embedder | None = None
-    matrix, agreement = None, None
+    adopted = workspace.data_dir / ADOPTED
+    of_vectors: dict[str, Any] = {}
     if found.records is not None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
         matrix, agreement = _vectors(embedder, found, chunks, rows, folder, remedy)
-    by = Counter(place.by for _, place in placed)
+        save_vectors(adopted / _VECTORS, matrix)
+        of_vectors = {
+            "collection": found.records.collection,
+            "embedder": embedder.identity,
+            "vectors_digest": digest_file(adopted / _VECTORS),
+            "form": agreement.form,
+            "reused": len(rows) - rows.count(None),
+            "embedded": rows.count(None),
+            "sampled": agreement.sampled,
+            "least_cosine": round(agreement.least, 6),
+        }
+    write_jsonl(adopted / "chunks.jsonl", chunks)
+    if of_tree:
+        write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
     record = Adoption(
         folder=str(folder.resolve()),
         corpus_digest=corpus.digest,
@@ -134,19 +164,12 @@ def adopt_folder(
         anchored=by["anchored"],
         unconfirmed=by["unconfirmed"],
         left_out=tuple(left_out),
-        chunks_digest="",
-        collection=found.records.collection if found.records else "",
-        embedder=embedder.identity if embedder else None,
-        form=agreement.form if agreement else "",
-        reused=sum(row is not None for row in rows),
-        embedded=sum(row is None for row in rows) if agreement else 0,
-        sampled=agreement.sampled if agreement else 0,
-        least_cosine=round(agreement.least, 6) if agreement else 0.0,
-        tree=kind,
-        nodes=nodes_found,
-        nodes_left_out=nodes_left_out,
+        chunks_digest=digest_file(adopted / "chunks.jsonl"),
+        **of_vectors,
+        **of_tree,
     )
-    return _write(workspace.data_dir / ADOPTED, record, chunks, matrix, tree if kind else None)
+    write_record(adopted / RECORD, record)
+    return record
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
@@ -217,39 +240,6 @@ def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
     return shlex.join([*words, *(["--collection", adoption.collection] if adoption.collection else [])])
 
 
-def _places(corpus: Corpus) -> Places:
-    return Places(Path(corpus.root), (document.source for document in corpus.documents))
-
-
-def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return the chunks found in the corpus, each with its place, and a message for every other chunk."""
-    placed: list[tuple[FoundChunk, Place]] = []
-    left_out: list[str] = []
-    for each in chunks:
-        place = places.place(each.passage) if each.passage.text.strip() else "it has no text"
-        if isinstance(place, str):
-            left_out.append(f"{each.id}: {place}")
-        else:
-            placed.append((each, place))
-    return placed, left_out
-
-
-def _chunk(found: FoundChunk, place: Place, tree: Tree) -> Chunk:
-    breadcrumb = found.breadcrumb
-    if not breadcrumb:
-        nodes = [*tree.overlapping(place.span), tree.file_node(place.span.source)]
-        breadcrumb = nodes[0].breadcrumb if nodes[0] else ""
-    return Chunk(
-        id=found.id,
-        node_id=found.node_id,
-        source=place.span.source,
-        line_start=place.span.line_start,
-        line_end=place.span.line_end,
-        breadcrumb=breadcrumb,
-        text=found.passage.text,
-    )
-
-
 def _vectors(
     embedder: Embedder,
     found: Found,
@@ -285,17 +275,16 @@ def _vectors(
     return matrix, agreement
 
 
-def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree and the fields ``tree``, ``nodes`` and ``nodes_left_out`` of :class:`Adoption`."""
+def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tree, dict[str, Any]]:
+    """Return the tree and the fields of :class:`Adoption` that describe the folder's nodes, if it has any."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():
-        return built, "", 0, 0
+        return built, {}
     objects = [fields for _, fields in json_objects(folder, NODES, remedy=remedy)]
     with contextlib.suppress(InputError):
         own = given_nodes(folder / NODES, corpus)
-        return own, "own", len(own.nodes), 0
-    places = _places(corpus)
+        return own, {"tree": "own", "nodes": len(own.nodes)}
     summaries: dict[str, str] = {}
     found = 0
     for fields in objects:
@@ -305,7 +294,7 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
         if node is not None and isinstance(summary, str) and summary.strip():
             summaries.setdefault(node.id, summary)
     replaced = [msgspec.structs.replace(node, summary=summaries.get(node.id, node.summary)) for node in nodes]
-    return Tree(replaced), "summaries", found, len(objects) - found
+    return Tree(replaced), {"tree": "summaries", "nodes": found, "nodes_left_out": len(objects) - found}
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
@@ -318,20 +307,3 @@ def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | No
     title, source = normalize(string_of(fields, "title")), places.source(passage.paths)
     named = [node for node in tree.sections if node.source == source and normalize(node.title) == title]
     return named[0] if title and len(named) == 1 else None
-
-
-def _write(
-    adopted: Path, record: Adoption, chunks: Sequence[Chunk], matrix: Vectors | None, tree: Tree | None
-) -> Adoption:
-    write_jsonl(adopted / "chunks.jsonl", chunks)
-    if tree is not None:
-        write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
-    if matrix is not None:
-        save_vectors(adopted / _VECTORS, matrix)
-    written = msgspec.structs.replace(
-        record,
-        chunks_digest=digest_file(adopted / "chunks.jsonl"),
-        vectors_digest=digest_file(adopted / _VECTORS) if matrix is not None else "",
-    )
-    write_record(adopted / RECORD, written)
-    return written

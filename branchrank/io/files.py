@@ -174,10 +174,10 @@ def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading. Symbolic links are followed, because the user gave the path.
 
     Raises ``OSError`` if the path can't be opened or is not a regular file, because reading a pipe could
-    block forever. Paths below ``/dev`` may be pipes, because a shell passes ``<(...)`` as a path below
-    ``/dev``.
+    block forever. Paths in ``/dev`` and ``/dev/fd`` may be pipes, because a shell passes ``<(...)`` as such a
+    path.
     """
-    if path.is_relative_to("/dev"):
+    if path.parent in (Path("/dev"), Path("/dev/fd")):
         return path.open("rb")
     return _open_regular(path)
 
