@@ -52,10 +52,6 @@ _FREE_GROWTH = 10_000
 _MAX_PENDING = 100
 
 
-def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
-    return Block(kind=kind, text=text, line_start=line_start, line_end=line_end)
-
-
 class _Anchor(NamedTuple):
     """A label, or a directive's argument, that may belong to the next heading.
 
@@ -195,7 +191,7 @@ class Scanner:
         if end:
             rows = [line[column:] for line in self.lines[at:end]]
             for block in read_table(rows, at + 1, self.inline.read):
-                self._emit(block)
+                self._emit(block.kind, block.text, block.line_start, block.line_end)
         return end
 
     def _simple_table_end(self, at: int, column: int) -> int:
@@ -238,7 +234,7 @@ class Scanner:
             texts[-1] = texts[-1][:-2].rstrip() if texts[-1][-3:-2] in ("", " ") else texts[-1][:-1]
         text = self.inline.read("\n".join(texts), at + 1)
         if text.strip():
-            self._emit(_block(kind, text.rstrip(), at + 1, end))
+            self._emit(kind, text.rstrip(), at + 1, end)
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
@@ -300,7 +296,8 @@ class Scanner:
         end = at + 1
         if argument and head_end == end and self._is_anchor(end, column):
             text = self.inline.read(argument, at + 1)
-            self._pending.append(_Anchor(at + 1, "", _block("prose", text, at + 1, at + 1)))
+            block = Block(kind="prose", text=text, line_start=at + 1, line_end=at + 1)
+            self._pending.append(_Anchor(at + 1, "", block))
         elif argument:
             end = self._paragraph(at, argument, self._hanging(at, column), "prose", stop=options)
         return self._options(options, head_end) if end == options else end
@@ -312,7 +309,7 @@ class Scanner:
             if option[0] in READABLE_OPTIONS:
                 texts = [option[1], *(line.strip() for line in self.lines[position + 1 : following])]
                 text = self.inline.read("\n".join(texts), position + 1)
-                self._emit(_block("prose", text, position + 1, following))
+                self._emit("prose", text, position + 1, following)
             position = following
         return position
 
@@ -325,19 +322,19 @@ class Scanner:
                 in_options = False
             elif in_options and position >= options:
                 if (option := match_option(entry)) and option[0] == "caption":
-                    self._emit(_block("prose", option[1], position + 1, position + 1))
+                    self._emit("prose", option[1], position + 1, position + 1)
             elif (named := split_entry(entry)) is not None:
                 self.toctree.append(named[1])
-                self._emit(_block("list", named[0], position + 1, position + 1))
+                self._emit("list", named[0], position + 1, position + 1)
             else:
                 self.toctree.append(entry)
 
     # -- helpers
 
-    def _emit(self, block: Block) -> None:
-        if block.text.strip():
+    def _emit(self, kind: BlockKind, text: str, first: int, last: int) -> None:
+        if text.strip():
             self._settle(len(self._pending))
-            self.blocks.append(block)
+            self.blocks.append(Block(kind=kind, text=text, line_start=first, line_end=last))
 
     def _settle(self, count: int) -> None:
         """Add the first ``count`` pending anchors as ordinary text, because they belong to no heading."""
@@ -360,7 +357,7 @@ class Scanner:
             body = self.lines[first:last]
             margin = min(self._indent(position) for position in range(first, last) if self.lines[position])
             text = "\n".join(line[margin:] for line in body)
-            self._emit(_block("code", text, first + 1, last))
+            self._emit("code", text, first + 1, last)
         return end
 
     def _line(self, position: int) -> str:

@@ -3,10 +3,10 @@
 - :func:`rrf` sums ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
 - :func:`score` sums ``weight * score`` over the branches, after dividing each BM25 score by twice the best
   BM25 score for the query.
-- :func:`convex` sums ``weight * score`` over the branches, after min-max normalizing the scores (Bruch, Gai &
-  Ingber, TOIS 2023).
-- :func:`dbsf` sums ``weight * score`` over the branches, after normalizing the scores by their mean and
-  standard deviation.
+- The method ``convex`` sums ``weight * score`` over the branches, after min-max normalizing the scores to
+  0..1 in each branch (Bruch, Gai & Ingber, TOIS 2023). If all scores of a branch are equal, each becomes 1.
+- The method ``dbsf`` sums ``weight * score`` over the branches, after normalizing the scores by their mean
+  and standard deviation. A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1.
 
 The function ``score`` computes a convex combination with theoretical minima (Bruch, Gai & Ingber, TOIS 2023).
 With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the lowest
@@ -53,10 +53,8 @@ def fuse(
     ``shares`` contains the names of the branches with unbounded scores, such as BM25. Score fusion divides
     each unbounded score by twice the branch's best score.
     """
-    if slot.method == "convex":
-        return convex(lists, weights)
-    if slot.method == "dbsf":
-        return dbsf(lists, weights)
+    if slot.method in _NORMALIZED:
+        return _fuse(lists, weights, _NORMALIZED[slot.method])
     if slot.method == "none":
         (only,) = lists.values()
         fused, scale = RankedList.of(only), 1.0
@@ -99,23 +97,6 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
         for name, ranking in branches.items()
     }
     return _fuse(scaled, weights, list)
-
-
-def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of their scores, min-max normalized to 0..1 in each branch.
-
-    If all scores in a branch are equal, each score becomes 1.
-    """
-    return _fuse(branches, weights, _min_max)
-
-
-def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of their scores, normalized separately in each branch.
-
-    A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``mean`` and ``sd`` are the
-    mean and the standard deviation of the branch's scores.
-    """
-    return _fuse(branches, weights, _three_sigma)
 
 
 def _fuse(
@@ -169,3 +150,7 @@ def _three_sigma(scores: Sequence[float]) -> list[float]:
         return [0.5] * len(scores)
     shares = ((score - mean + 3 * deviation) / (6 * deviation) for score in scores)
     return [min(1.0, max(0.0, share)) for share in shares]
+
+
+#: The functions that normalize a branch's scores for the methods that sum normalized scores.
+_NORMALIZED = {"convex": _min_max, "dbsf": _three_sigma}

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from branchrank.ranking.fusion import convex
+from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, ranked
+from branchrank.spec import Fuse
 
 #: The first and the last line of a passage.
 Lines = tuple[int, int]
@@ -45,7 +46,7 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
         str(number): ranked({chunk: signal.get(chunk, 0.0) for chunk in chunks})
         for number, signal in enumerate(signals)
     }
-    fused = dict(convex(lists))
+    fused = dict(fuse(lists, Fuse(method="convex"), {}))
     return max(chunks, key=lambda chunk: fused.get(chunk, 0.0))
 
 

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.ranking.fusion import convex, dbsf, rrf, score
+from branchrank.ranking.fusion import fuse, rrf, score
 from branchrank.ranking.lists import ranked, ranks, rescore
 from branchrank.records import Scored
+from branchrank.spec import Fuse
+
+
+def convex(branches, weights=()):
+    return fuse(branches, Fuse(method="convex"), dict(weights))
+
+
+def dbsf(branches, weights=()):
+    return fuse(branches, Fuse(method="dbsf"), dict(weights))
+
 
 KEYS = st.text(alphabet="abcdefgh", min_size=1, max_size=2)
 SCORES = st.dictionaries(KEYS, st.floats(-10, 10), max_size=12)
@@ -97,16 +107,16 @@ def test_a_lower_candidate_does_not_change_other_scores(dense, words, worst) -> 
     assert {key: after[key] for key in before} == before
 
 
-@pytest.mark.parametrize("fuse", [rrf, convex, dbsf, score])
-def test_a_negative_weight_is_refused(fuse) -> None:
+@pytest.mark.parametrize("method", [rrf, convex, dbsf, score])
+def test_a_negative_weight_is_refused(method) -> None:
     with pytest.raises(ValueError, match="dense"):
-        fuse({"dense": [Scored("a", 1.0)]}, weights={"dense": -1.0})
+        method({"dense": [Scored("a", 1.0)]}, weights={"dense": -1.0})
 
 
-@pytest.mark.parametrize("fuse", [rrf, convex, dbsf, score])
+@pytest.mark.parametrize("method", [rrf, convex, dbsf, score])
 @given(branches=BRANCHES)
-def test_fusion_returns_each_key_once_in_order(fuse, branches) -> None:
-    fused = fuse(branches)
+def test_fusion_returns_each_key_once_in_order(method, branches) -> None:
+    fused = method(branches)
     assert {entry.key for entry in fused} == {entry.key for entries in branches.values() for entry in entries}
     assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.key))
 
