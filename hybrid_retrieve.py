@@ -1,6 +1,6 @@
 """Search with the hybrid predictor. This script runs the command ``branchrank hybrid``."""
 
-from branchrank.cli.hybrid import command
+from branchrank.cli.search import hybrid
 
 if __name__ == "__main__":
-    command()
+    hybrid()

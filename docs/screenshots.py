@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from branchrank import Workspace
-from branchrank.cli.tui import PREDICTORS
+from branchrank.cli.search import PREDICTORS
 from branchrank.serve.searches import Searches
 from branchrank.serve.service import Service
 from branchrank.serve.tui import SearchApp

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.options import (
+    FILE,
+    FOLDER,
     FRESH,
     QUIET,
     REPORTS,
     all_pairs_option,
     given_flags,
+    latex_option,
     settings_options,
     typed_command,
+    write_latex,
 )
 from branchrank.cli.terminal import Group, import_from_here, safe, say, shown_path
 from branchrank.errors import FailedRunError
@@ -43,7 +46,7 @@ def command() -> None:
 
 
 @command.command("run", help_name="beir run", resumes=True)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
 @click.option(
     "--predictor",
@@ -65,7 +68,7 @@ def command() -> None:
 )
 @click.option(
     "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Workspace for the index. Default: data/NAME, where NAME is the name of FOLDER.",
 )
 @click.option(
@@ -138,14 +141,9 @@ def run(
 
 
 @command.command("questions")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The question file to write.",
-)
+@click.option("--output", type=FILE, required=True, help="The question file to write.")
 @click.option(
     "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
 )

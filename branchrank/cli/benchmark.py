@@ -1,20 +1,28 @@
-"""``branchrank benchmark`` and ``benchmark_run.py``: run predictors on the same questions."""
+"""Run benchmarks: the commands ``benchmark``, ``run`` and ``resume``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+import branchrank
 from branchrank.cli.options import (
+    FILE,
+    FOLDER,
+    QUIET,
+    access_options,
     data_dir_option,
     filter_option,
+    given_flags,
     running_options,
     settings_options,
     typed_command,
 )
-from branchrank.cli.querying import workspace_settings
-from branchrank.cli.terminal import Command, import_from_here
+from branchrank.cli.search import workspace_settings
+from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
+from branchrank.errors import FailedRunError
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
@@ -32,6 +40,63 @@ from branchrank.settings import (
 )
 
 
+def run_and_report(
+    plan: branchrank.library.Plan,
+    *,
+    quiet: bool,
+    fresh: bool = False,
+    resume: Path | None = None,
+    dry_run: bool = False,
+    seal: Path | None = None,
+) -> None:
+    """Run a plan, write the run's report and print its table.
+
+    With ``dry_run``, only print the estimated cost. If no file exists at the path ``seal``, the plan is
+    written to this path and is not run.
+
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed. The report of a
+    failed run is written before the error is raised.
+    """
+    if dry_run:
+        print_estimate(branchrank.library.estimate_plan(plan))
+        return
+    if seal is not None and not seal.exists():
+        made = branchrank.library.seal_plan(plan, seal)
+        click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
+        click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
+        return
+    run = branchrank.library.run_benchmark(
+        plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
+    )
+    for line in run.failed:
+        click.secho(f"failed: {safe(line)}", fg="red", err=True)
+    run.print()
+    report = shown_path(run.directory / "report.md")
+    click.echo(f"report: {report}, report.html")
+    if run.failed:
+        raise FailedRunError(
+            "ignore the results of these predictors, because all their queries or LLM calls failed: "
+            + ", ".join(line.partition(":")[0] for line in run.failed),
+            remedy=f"read the errors in {report}, fix the cause and run the command again",
+        )
+
+
+def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
+    """Print the number of queries for each predictor, and upper bounds for its LLM calls and tokens."""
+    click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
+    for row in estimate.predictors:
+        where = f" on index {safe(row.index)}" if row.index else ""
+        click.echo(f"  {safe(row.predictor)}{where}: {row.queries} queries")
+        if row.llm is None:
+            continue
+        line = f"    at most {row.llm.calls} LLM calls and {row.llm.tokens} tokens at {safe(row.model)}"
+        if estimate.prices is not None:
+            known = row.cost is not None
+            priced = f"{row.cost:.4f} {estimate.prices.currency}" if known else "no price for this model"
+            line += f": {priced}, prices of {estimate.prices.date}"
+        click.echo(line)
+
+
 @click.command("benchmark", cls=Command, resumes=True)
 @data_dir_option
 @click.option(
@@ -47,7 +112,7 @@ from branchrank.settings import (
 @click.option(
     "--questions",
     "questions_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The question file. Default: the question file of the workspace.",
 )
 @click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
@@ -80,7 +145,7 @@ from branchrank.settings import (
     CacheSettings,
     EngineSettings,
 )
-def command(
+def benchmark(
     data_dir: Path,
     predictors: tuple[str, ...],
     questions_file: Path | None,
@@ -99,7 +164,6 @@ def command(
 
     An interrupted run with the same plan is resumed.
     """
-    from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_names
 
     if any(":" in name for name in predictors):
@@ -118,3 +182,39 @@ def command(
         command=typed_command(),
     )
     run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)
+
+
+@click.command("run", cls=Command, resumes=True)
+@click.argument("experiment", type=FILE)
+@running_options
+@settings_options(BenchmarkSettings, LLMSettings, CacheSettings, EngineSettings)
+def run(experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path | None, quiet: bool) -> None:
+    """Run the systems of EXPERIMENT, a TOML file, and write a report.
+
+    The whole file is checked before the run, and all problems are reported together.
+    """
+    from branchrank.library import plan_from_experiment
+
+    plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
+    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)
+
+
+@click.command("resume", cls=Command, resumes=True)
+@click.argument("run", type=FOLDER)
+@access_options
+@settings_options(EngineSettings)
+@QUIET
+def resume(run: Path, quiet: bool, **access: Any) -> None:
+    """Resume an interrupted RUN and keep its finished rows.
+
+    Hosts, models, files and classes that RUN names are used only with --trust, because RUN may come from
+    another person. Without --trust, the error lists them. RUN stores no credentials: set a URL with a
+    password in the environment variable of its setting. A run cannot be resumed if its corpus, questions,
+    index or settings have changed.
+    """
+    from branchrank.library import RunAccess, plan_from_run
+
+    if access["trust"]:
+        import_from_here()
+    plan = plan_from_run(run, RunAccess(engine=given_flags(), **access))
+    run_and_report(plan, quiet=quiet, resume=run)

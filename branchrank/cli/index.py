@@ -1,15 +1,21 @@
-"""``branchrank index``: create a workspace for a documentation folder and build its index."""
+"""Build, adopt and check indexes: the commands ``index``, ``adopt``, ``check`` and ``calibrate``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 import branchrank
-from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.options import FILE, JSON, QUIET, data_dir_option, given_flags, settings_options
+from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings
+from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, GrepSettings, IndexSettings
+
+if TYPE_CHECKING:
+    from branchrank.index.adoption import Adoption
 
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -24,9 +30,9 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Index the chunks in this chunks.jsonl instead of splitting the documents into chunks.",
 )
 @click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree instead of building one.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@QUIET
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
-def command(
+def index(
     corpus: str | None,
     data_dir: Path,
     exclude: tuple[str, ...],
@@ -66,3 +72,117 @@ def _print_built(data_dir: Path, workspace: branchrank.Workspace) -> None:
         f"{data_dir}: {manifest.documents} documents, {manifest.nodes} nodes, {manifest.chunks} chunks; "
         f"{done if index.is_new else 'up to date'}"
     )
+
+
+_SHOWN = 5
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command("adopt", cls=Command)
+@click.argument("folder", type=_FOLDER)
+@data_dir_option
+@click.option(
+    "--corpus",
+    help="Folder or corpus name of the documents that the chunks come from. "
+    "Default: the corpus in the branchrank.toml of the workspace or of FOLDER.",
+)
+@click.option(
+    "--collection", default="", help="Name of the Chroma collection to use, if chroma/ contains several."
+)
+@QUIET
+@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
+def adopt(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
+    """Create a workspace from chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
+
+    FOLDER is not changed. For each chunk without line numbers, the command searches the documents for the
+    chunk's text. To check the vectors in chroma/, the command embeds 20 chunks again with --embedder. The
+    stored vectors are reused if each new vector has a cosine of at least 0.999 to its stored vector.
+    """
+    with branchrank.Workspace.adopt(
+        folder,
+        data_dir,
+        corpus=corpus,
+        collection=collection,
+        settings=given_flags(),
+        notify=say,
+        progress=not quiet,
+    ) as workspace:
+        adoption = workspace.adoption
+        assert adoption is not None
+        _print_adopted(data_dir, adoption, workspace.index.manifest.documents)
+
+
+def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
+    for reason in adoption.left_out[:_SHOWN]:
+        click.echo(f"note: left out {safe(reason)}", err=True)
+    if len(adoption.left_out) > _SHOWN:
+        click.echo(f"note: left out {len(adoption.left_out) - _SHOWN} more", err=True)
+    lines = f"{adoption.by_lines} located by line numbers, {adoption.anchored} by text"
+    if adoption.unconfirmed:
+        lines += f", {adoption.unconfirmed} by line numbers although the text differs"
+    click.echo(f"{data_dir}: {documents} documents, {adoption.chunks} chunks: {lines}")
+    click.echo(f"left out: {len(adoption.left_out)} chunks, {adoption.nodes_left_out} nodes")
+    if adoption.collection:
+        click.echo(
+            f"vectors: {adoption.reused} reused, {adoption.embedded} embedded; "
+            f"the lowest cosine of {adoption.sampled} checked vectors is {adoption.least_cosine:.4f}"
+        )
+    trees = {
+        "own": "yours",
+        "summaries": f"built from the documents, with the summaries of {adoption.nodes} of your nodes",
+    }
+    click.echo(f"tree: {trees.get(adoption.tree, 'built')}")
+
+
+@click.command("check", cls=Command)
+@data_dir_option
+@JSON
+@settings_options(IndexSettings, only=frozenset({"index.embedder", "index.vector_store"}))
+def check(data_dir: Path, as_json: bool) -> None:
+    """Check every file of the index against the digest that was recorded when the index was built.
+
+    Other commands read a file again only if its size or timestamps have changed since the last check. Only
+    `branchrank check` finds damage that leaves the size and timestamps unchanged, such as a bad sector.
+    """
+    with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
+        found = workspace.check()
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    click.echo(f"{found.directory}: {found.files} files, {found.bytes:,} bytes, no damage found")
+
+
+@click.command("calibrate", cls=Command)
+@data_dir_option
+@click.option(
+    "--questions",
+    "questions_file",
+    type=FILE,
+    help="The question file. Gold is not used. Default: the question file of the workspace.",
+)
+@JSON
+@QUIET
+@settings_options(
+    GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
+)
+def calibrate(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
+    """Suggest a vector_score_threshold at which 95% of the questions keep their nearest chunk.
+
+    Distances are squared L2 distances between unit vectors, from 0 to 4. Typical distances differ between
+    embedding models, so the threshold should fit the model.
+    """
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        found = workspace.calibrate(questions_file)
+        threshold = found.threshold
+        model = workspace.index.manifest.embedder.model
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    median = found.best[len(found.best) // 2]
+    click.echo(f"{len(found.best)} questions, {model}")
+    click.echo(
+        f"distance of the nearest chunk: minimum {found.best[0]:.3f}, median {median:.3f}, "
+        f"maximum {found.best[-1]:.3f}"
+    )
+    click.echo(f"with the threshold {threshold:g}, {found.losing} questions get no chunk")
+    click.echo(f"\n[grep]\nvector_score_threshold = {found.suggested:g}")

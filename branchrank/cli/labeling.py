@@ -1,30 +1,174 @@
-"""``branchrank questions label`` and ``agreement``: label passages, and compare two annotators."""
+"""Label and generate: ``questions label``, ``agreement``, ``generate`` and ``pageindex summarize``."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import branchrank
-from branchrank.cli.generation import llm_options
-from branchrank.cli.options import data_dir_option, given_flags
-from branchrank.cli.runs import RUN
+from branchrank.cli.options import FILE, FOLDER, QUIET, data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.errors import BranchRankError, UsageError
+from branchrank.errors import BranchRankError, InputError, LLMError, UsageError
+from branchrank.io.progress import shown_progress
+from branchrank.llm.ledger import Spent
 from branchrank.measures.agreement import Agreement
 from branchrank.questions.anchoring import read_lines
+from branchrank.questions.generation import GenerationEstimate, GenerationOptions
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
 from branchrank.records import Span
+from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
 
 if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
     from branchrank.runs.labeling import Labeling, Passage
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OUTPUT = click.argument("output", type=FILE)
+
+
+def llm_options(*, required: bool) -> Callable[[F], F]:
+    """Return a decorator that adds flags for the LLM endpoint, the seed and the LLM client's settings."""
+
+    def decorate(function: F) -> F:
+        # These commands have no fallback for a failed LLM call, so they don't have --on-llm-failure.
+        named = frozenset(
+            f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"
+        )
+        function = settings_options(CacheSettings)(function)
+        function = settings_options(LLMSettings, only=named)(function)
+        for option in (
+            QUIET,
+            click.option(
+                "--seed", type=click.IntRange(0), default=42, show_default=True, help="Random seed."
+            ),
+            click.option(
+                "--model", default="", help="Model name. Not needed if the endpoint has only one model."
+            ),
+            click.option(
+                "--base-url",
+                required=required,
+                default=None if required else "",
+                help="Base URL of an OpenAI-compatible endpoint.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@click.command("generate", cls=Command, resumes=True)
+@OUTPUT
+@data_dir_option
+@click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="Number of questions to write."
+)
+@click.option(
+    "--per-section",
+    type=click.IntRange(1, 10),
+    default=1,
+    show_default=True,
+    help="Number of questions to request for each section.",
+)
+@click.option(
+    "--max-leakage",
+    type=click.FloatRange(0, 1),
+    default=0.8,
+    show_default=True,
+    help="Reject a question if more than this share of its content words occurs in its quoted answer.",
+)
+@click.option("--dry-run", is_flag=True, help="Print an estimate of the LLM calls and tokens, and exit.")
+@llm_options(required=True)
+@settings_options(EngineSettings)
+def generate(
+    output: Path,
+    data_dir: Path,
+    count: int,
+    per_section: int,
+    max_leakage: float,
+    dry_run: bool,
+    base_url: str,
+    model: str,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Generate questions about the workspace's corpus with an LLM, and store them in the file OUTPUT.
+
+    The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
+    again to resume. Finished LLM calls are not repeated. The command stops after three failed calls in a row,
+    or after twenty calls in a row without a usable question. OUTPUT keeps the questions that were written
+    before the command stopped.
+    """
+    options = GenerationOptions(count=count, per_section=per_section, max_leakage=max_leakage, seed=seed)
+    with (
+        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        shown_progress(not quiet) as bars,
+    ):
+        if dry_run:
+            _print_estimate(opened.questions.estimate_generation(options))
+            return
+        result, spent = opened.questions.generate(
+            output, options, base_url=base_url, model=model, progress=bars
+        )
+    click.echo(_cost(spent))
+    click.echo(f"{result.sections_asked} sections sent to the LLM, {result.failed_calls} calls failed")
+    for reason, number in result.rejected.items():
+        click.echo(f"  rejected, {reason}: {number}")
+    if result.questions:
+        click.echo(f"{output}: {len(result.questions)} questions, mean leakage {result.mean_leakage:.0%}")
+    if result.stopped:
+        raise LLMError(
+            f"{result.stopped}; {len(result.questions)} of {count} questions were written",
+            remedy="fix the cause, and run the command again; finished calls are not repeated",
+        )
+    if not result.questions:
+        raise InputError(
+            "all of the LLM's questions were rejected", remedy="try a larger model, or --max-leakage 1"
+        )
+
+
+def _print_estimate(estimate: GenerationEstimate) -> None:
+    click.echo(f"{estimate.sections} sections have enough text for a question")
+    for bound, what in ((estimate.least, "if every question is accepted"), (estimate.most, "at most")):
+        click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
+
+
+@click.command("summarize", cls=Command, resumes=True)
+@OUTPUT
+@data_dir_option
+@llm_options(required=True)
+@settings_options(EngineSettings)
+def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
+    """Summarize every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
+
+    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
+    command again to summarize only the edited sections and their parent sections.
+    """
+    with (
+        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        shown_progress(not quiet) as bars,
+    ):
+        result, spent = opened.tree_tools.summarize(
+            output, base_url=base_url, model=model, seed=seed, progress=bars
+        )
+    click.echo(_cost(spent))
+    click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
+
+
+def _cost(spent: Spent) -> str:
+    total, prices = spent.totals, spent.prices
+    line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
+    if prices is None or total.cost is None:
+        return line
+    return f"{line}, {total.cost:.4f} {prices.currency} at the prices of {prices.date}"
+
 
 #: Maps what an annotator types to the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
@@ -34,11 +178,11 @@ MOST_LINES = 60
 
 
 @click.command("label", cls=Command, help_name="questions label", resumes=True)
-@click.argument("run", type=RUN)
+@click.argument("run", type=FOLDER)
 @data_dir_option
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     required=True,
     help="The question file to add the labels to. The file is created if it does not exist.",
 )
@@ -53,7 +197,7 @@ MOST_LINES = 60
 @click.option(
     "--questions",
     "questions_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The question file. Needed only if the run does not store the text of its questions.",
 )
 @click.option(
@@ -124,7 +268,7 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             click.echo()
             click.secho(safe(passage.question.question), bold=True)
             asked = passage.question.id
-        _show(passage, f"[{number}/{len(passages)}]")
+        _show_passage(passage, f"[{number}/{len(passages)}]")
         proposal = None
         if proposals is not None:
             proposal = proposals(passage.question, passage.heading, passage.text)
@@ -186,7 +330,7 @@ def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
     return Span(source=passage.span.source, line_start=start, line_end=end)
 
 
-def _show(passage: Passage, place: str) -> None:
+def _show_passage(passage: Passage, place: str) -> None:
     span = passage.span
     click.secho(
         safe(f"{place} {span.source}:{span.line_start}-{span.line_end}  {passage.heading}"), fg="cyan"
@@ -208,8 +352,8 @@ def _print_counts(labeling: Labeling) -> None:
 
 
 @click.command("agreement", cls=Command)
-@click.argument("first", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("second", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("first", type=FILE)
+@click.argument("second", type=FILE)
 @click.option(
     "--annotator",
     "annotators",

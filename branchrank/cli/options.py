@@ -6,11 +6,15 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from branchrank.cli.terminal import safe
 from branchrank.settings import Setting, Settings, settings_of
+
+if TYPE_CHECKING:
+    from branchrank.library import ResultsTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,6 +23,17 @@ _GIVEN = "branchrank.settings"
 DEFAULT_DATA_DIR = Path("data")
 DEFAULT_REPORTS = Path("reports")
 DEMO_FOLDER = Path("branchrank-demo")
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+WHERE = click.option(
+    "--where",
+    metavar="SLICE=VALUE",
+    multiple=True,
+    help="Use only questions whose SLICE has this VALUE. SLICE is gold, kind, difficulty, overlap, content, "
+    "size or depth. Repeatable.",
+)
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
@@ -120,7 +135,7 @@ def data_dir_option(function: F) -> F:
     """Add the ``--data-dir`` flag to a command."""
     return click.option(
         "--data-dir",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=FOLDER,
         default=DEFAULT_DATA_DIR,
         show_default=True,
         help="The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
@@ -144,11 +159,10 @@ def typed_command() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
-QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 FRESH = click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 REPORTS = click.option(
     "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path("reports"),
     show_default=True,
     help="The folder in which the run's directory is created.",
@@ -162,7 +176,7 @@ def running_options(function: F) -> F:
         QUIET,
         click.option(
             "--seal",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=FILE,
             help="If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "
             "plan is equal to the plan in FILE. The report of such a run states that the plans are equal.",
         ),
@@ -173,6 +187,47 @@ def running_options(function: F) -> F:
         ),
         FRESH,
         REPORTS,
+    ):
+        function = option(function)
+    return function
+
+
+def latex_option(function: F) -> F:
+    """Add the ``--latex`` flag to a command."""
+    return click.option("--latex", type=FILE, help="Also write the table to this file as LaTeX (booktabs).")(
+        function
+    )
+
+
+def write_latex(path: Path | None, table: ResultsTable) -> None:
+    """Write the table as LaTeX to ``path``. If ``path`` is ``None``, do nothing."""
+    if path is not None:
+        from branchrank import library
+
+        library.write_latex(path, table)
+        click.echo(f"written: {safe(str(path))}")
+
+
+def access_options(function: F) -> F:
+    """Add the flags for a run's workspace, its questions, and the permission to use what the run names."""
+    for option in (
+        click.option(
+            "--trust",
+            is_flag=True,
+            help="Use the hosts, models, files and predictor classes that the run names. Without this flag, "
+            "the command lists them and stops. API keys are sent to the hosts.",
+        ),
+        click.option(
+            "--questions",
+            type=FILE,
+            help="The question file. Needed only if the run does not store the text of its questions. "
+            "Default: the copy in the run, or the question file of the workspace.",
+        ),
+        click.option(
+            "--data-dir",
+            type=FOLDER,
+            help="The run's workspace, if it has moved. Default: the workspace that the run names.",
+        ),
     ):
         function = option(function)
     return function

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 import branchrank
-from branchrank.cli.generation import summarize
-from branchrank.cli.options import data_dir_option, given_flags
-from branchrank.cli.querying import open_workspace
+from branchrank.cli.labeling import summarize
+from branchrank.cli.options import FILE, data_dir_option, given_flags
+from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
 from branchrank.io.printable import safe_line
@@ -31,9 +31,7 @@ command.add_command(summarize)
 @command.command("build")
 @data_dir_option
 @click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.",
+    "--output", type=FILE, help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace."
 )
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
@@ -86,7 +84,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 
 @command.command("check")
 @data_dir_option
-@click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("nodes", required=False, type=FILE)
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
     with _opened(data_dir) as workspace:
@@ -101,7 +99,7 @@ def check(nodes: Path | None, data_dir: Path) -> None:
 
 @command.command("export")
 @click.argument("source")
-@click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("output", type=FILE)
 @data_dir_option
 @click.option("--summaries/--no-summaries", default=True, help="Include summaries.")
 @click.option("--text/--no-text", default=True, help="Include the text of each section.")
@@ -114,9 +112,9 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 
 
 @command.command("import")
-@click.argument("json_file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("json_file", type=FILE)
 @click.argument("source")
-@click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("output", type=FILE)
 @data_dir_option
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     """Convert JSON_FILE, PageIndex's output for the document SOURCE, to the nodes.jsonl file OUTPUT.

@@ -1,4 +1,4 @@
-"""``branchrank questions``: add, label, check, re-anchor, mine, split and generate questions."""
+"""Write questions: the commands ``questions add``, ``check``, ``reanchor``, ``mine`` and ``split``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,134 @@ from pathlib import Path
 import click
 
 import branchrank
-from branchrank.cli.generation import generate
-from branchrank.cli.labeling import agreement, label
-from branchrank.cli.options import data_dir_option
-from branchrank.cli.terminal import Group, safe
-from branchrank.cli.writing import add
-from branchrank.errors import QuestionError
+from branchrank.cli.labeling import agreement, generate, label
+from branchrank.cli.options import FILE, QUIET, data_dir_option
+from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
+from branchrank.cli.terminal import Command, Group, safe, say
+from branchrank.errors import BranchRankError, QuestionError, UsageError
+from branchrank.questions.anchoring import read_lines
+from branchrank.records import Span
 
-QUESTIONS = click.argument(
-    "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
+#: The flags that an error suggests if the command runs without a terminal.
+FLAGS = "--question TEXT --source FILE --lines 5-8"
+#: The maximum number of gold lines printed for a new question.
+GOLD_LINES = 5
+
+
+@click.command("add", cls=Command)
+@click.argument("questions", required=False, type=FILE)
+@data_dir_option
+@click.option(
+    "--question",
+    default="",
+    help="The text of the question. Without --source, the terminal UI opens with the search results for this "
+    "text.",
 )
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    help="File that answers the question, relative to the corpus folder. Repeatable. Each --source needs one "
+    "--lines.",
+)
+@click.option(
+    "--lines",
+    "lines",
+    multiple=True,
+    metavar="A-B",
+    help="The lines of the file that answer the question, such as 5-8. Repeatable.",
+)
+@click.option("--unanswerable", is_flag=True, help="Add a question that the corpus does not answer.")
+@click.option(
+    "--quote",
+    default="",
+    help="A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
+)
+@click.option(
+    "--id", "id_", default="", help="The question's id. Default: an id made from the text and the files."
+)
+@click.option("--kind", default="", help="The question's kind, such as how-to, concept, lookup or error.")
+@click.option("--difficulty", default="", help="The question's difficulty, such as easy, medium or hard.")
+@QUIET
+def add(
+    questions: Path | None,
+    data_dir: Path,
+    question: str,
+    sources: tuple[str, ...],
+    lines: tuple[str, ...],
+    unanswerable: bool,
+    quote: str,
+    id_: str,
+    kind: str,
+    difficulty: str,
+    quiet: bool,
+) -> None:
+    """Add a question to QUESTIONS (by default the question file of the workspace).
+
+    Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
+    question, and press F4. Then enter the question and the line numbers of the answer. A digest of the gold
+    lines is stored with the question. The file QUESTIONS is created if it does not exist.
+    """
+    if len(sources) != len(lines):
+        raise UsageError(
+            f"there are {len(sources)} --source and {len(lines)} --lines; each --source needs one --lines",
+            remedy=FLAGS,
+        )
+    if unanswerable and sources:
+        raise UsageError(
+            "--unanswerable and --source cannot be given together", remedy="remove --unanswerable or --source"
+        )
+    gold = [_span(source, *read_lines(each)) for source, each in zip(sources, lines, strict=True)]
+    if (sources or unanswerable) and not question:
+        raise UsageError("the question is missing", remedy='--question "how do I ..."')
+    if not sources and not unanswerable and not on_terminal():
+        raise UsageError("without a terminal, the question and its gold must be given as flags", remedy=FLAGS)
+    with open_workspace(data_dir, {}, quiet=quiet) as workspace:
+        if not sources and not unanswerable:
+            picked = _pick(workspace, question)
+            if picked is None:
+                say("no passage was picked, so no question was added")
+                return
+            question, span = picked
+            gold = [span]
+        added = workspace.questions.add(
+            question, gold, questions, id=id_, quote=quote, kind=kind, difficulty=difficulty
+        )
+    for warning in added.warnings:
+        say(f"warning: {warning}")
+    click.echo(safe(f"{added.path}: added {added.question.id}"))
+    for span, texts in zip(gold, added.gold_lines, strict=True):
+        # The lines show the user whether the line numbers are correct.
+        for number, text in enumerate(texts[:GOLD_LINES], start=span.line_start):
+            click.echo(safe(f"{number:>6}  {text.rstrip()}"))
+        if len(texts) > GOLD_LINES:
+            click.echo(f"{'':>6}  ... ({len(texts) - GOLD_LINES} more)")
+
+
+def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
+    """Ask for a question and its gold lines. Return ``None`` if the user picks no passage."""
+    choice = search_on_terminal(workspace, query=query, choosing=True)
+    if choice is None:
+        return None
+    hit = choice.hit
+    click.secho(safe(f"{hit.source}:{hit.line_start}-{hit.line_end}"), bold=True)
+    for number, line in enumerate(workspace.tools.file_text(hit.source).split("\n"), start=1):
+        if hit.line_start <= number <= hit.line_end:
+            click.echo(f"{number:>6}  {safe(line.rstrip())}")
+    question = click.prompt("Question", default=safe(query or choice.query))
+    while True:
+        given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")
+        try:
+            return question, _span(hit.source, *read_lines(given))
+        except BranchRankError as error:
+            say(error.message)
+
+
+def _span(source: str, start: int, end: int) -> Span:
+    return Span(source=source, line_start=start, line_end=end)
+
+
+QUESTIONS = click.argument("questions", required=False, type=FILE)
 
 #: A warning is printed if a split's share differs from the requested share by more than this number.
 WARN_BEYOND = 0.05
@@ -70,11 +188,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @command.command("reanchor")
 @QUESTIONS
 @data_dir_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file to write. Default: QUESTIONS.",
-)
+@click.option("--output", type=FILE, help="The question file to write. Default: QUESTIONS.")
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
     """Update the line numbers of the gold in QUESTIONS after you have edited the corpus."""
     with branchrank.Workspace.open(data_dir) as workspace:
@@ -95,12 +209,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 @command.command("mine")
 @click.argument("corpus", required=False)
 @data_dir_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The question file to write.",
-)
+@click.option("--output", type=FILE, required=True, help="The question file to write.")
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make questions from the cross-references in CORPUS (by default the corpus of the workspace).
 

@@ -1,19 +1,243 @@
-"""``branchrank search``: keyword, semantic and hybrid search for documents, with scores from 0 to 1."""
+"""Search one workspace: the commands ``retrieve``, ``hybrid``, ``search`` and ``tui``."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, filter_option, given_flags, settings_options
-from branchrank.cli.querying import open_workspace, query_text, show_passage
-from branchrank.cli.terminal import Command, safe
-from branchrank.io.printable import safe_line
-from branchrank.records import Hit, Record
-from branchrank.settings import EmbeddingSettings, IndexSettings, RetrievalSettings
+import branchrank
+from branchrank.cli.options import (
+    FOLDER,
+    JSON,
+    QUIET,
+    data_dir_option,
+    filter_option,
+    given_flags,
+    settings_options,
+)
+from branchrank.cli.terminal import Command, safe, say, show_error
+from branchrank.errors import BranchRankError, UsageError
+from branchrank.io.printable import encodable, safe_line
+from branchrank.records import Hit, Record, Retrieval
+from branchrank.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
+    CacheSettings,
+    EmbeddingSettings,
+    GrepSettings,
+    HybridSettings,
+    IndexSettings,
+    LLMSettings,
+    LocalSettings,
+    QdrantSettings,
+    Resolved,
+    RetrievalSettings,
+)
+
+if TYPE_CHECKING:
+    from branchrank.serve.tui import Choice
+    from branchrank.workspace import Workspace
+
+#: The maximum number of lines to show from each hit.
+SHOWN_LINES = 4
+
+
+def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
+    """Open the workspace with the command's settings. A missing or stale index is built."""
+    from branchrank import Workspace
+
+    return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
+
+
+def workspace_settings(data_dir: Path) -> Resolved:
+    """Return the workspace's settings. The command's flags override settings in files."""
+    from branchrank import Workspace
+
+    return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """The JSON object that ``--json`` prints for one query."""
+
+    query: str
+    predictor: str
+    hits: tuple[Hit, ...]
+    stage_ms: dict[str, float]
+    fallbacks: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def answer_queries(
+    query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
+) -> None:
+    """Answer ``query``. If ``query`` is ``None``, answer each line of standard input up to an empty line."""
+    if query is not None:
+        _answer(query, predictor, retrieve, as_json)
+        return
+    interactive = sys.stdin.isatty()
+    if interactive:
+        _history()
+        click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
+    while True:
+        try:
+            line = input("> " if interactive else "").strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        try:
+            _answer(encodable(line), predictor, retrieve, as_json)
+        except BranchRankError as error:
+            show_error(error, click.get_current_context().command)
+
+
+def _history() -> None:
+    """Turn on line editing at the prompt if Python's module ``readline`` is available."""
+    try:
+        import readline
+    except ImportError:
+        return
+    readline.set_history_length(500)
+
+
+def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as_json: bool) -> None:
+    retrieval = retrieve(query)
+    if as_json:
+        answer = Answer(
+            query=query,
+            predictor=predictor,
+            hits=retrieval.hits,
+            stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
+            fallbacks=retrieval.fallbacks,
+            notices=retrieval.remarks,
+        )
+        click.echo(msgspec.json.encode(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
+        return
+    for notice in retrieval.remarks:
+        click.secho(safe(notice), fg="yellow", err=True)
+    for fallback in retrieval.fallbacks:
+        click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
+    if retrieval.calls:
+        click.secho(branchrank.library.spent_line(retrieval.calls), dim=True, err=True)
+    if not retrieval.hits:
+        click.echo("nothing found")
+    for rank, hit in enumerate(retrieval.hits, start=1):
+        show_hit(rank, hit)
+
+
+def show_hit(rank: int, hit: Hit) -> None:
+    """Print a hit's location, its score, its rank in each branch, and the beginning of its text."""
+    place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
+    click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
+    reasons = safe(", ".join(hit.reasons))
+    click.secho(f"    score {hit.score:.4f}{'  ' + reasons if reasons else ''}", dim=True)
+    show_passage(hit.text)
+
+
+def show_passage(text: str, indent: int = 4) -> None:
+    """Print the first lines of a passage, and the number of lines that are not printed."""
+    margin = " " * indent
+    width = max(20, min(100, shutil.get_terminal_size((104, 24)).columns - indent))
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines[:SHOWN_LINES]:
+        click.echo(f"{margin}{safe(line.strip())[:width]}")
+    if len(lines) > SHOWN_LINES:
+        click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
+
+
+def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    """Reject an empty query, and make other queries encodable as UTF-8 (click callback)."""
+    if text is not None and not text.strip():
+        raise click.BadParameter("the query is empty; write the question in quotes")
+    return None if text is None else encodable(text)
+
+
+def query_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument and the flags that ``retrieve`` and ``hybrid`` share."""
+    for decorate in (
+        QUIET,
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
+        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
+        filter_option,
+        click.option(
+            "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of hits."
+        ),
+        click.option(
+            "--data-dir",
+            type=FOLDER,
+            default=Path("data"),
+            show_default=True,
+            help="The workspace to search.",
+        ),
+        click.argument("query", required=False, callback=query_text),
+    ):
+        function = decorate(function)
+    return function
+
+
+@click.command("retrieve", cls=Command)
+@query_options
+@click.option("--predictor", default="local", show_default=True, help="The predictor to search with.")
+@settings_options(
+    LocalSettings, GrepSettings, QdrantSettings, RetrievalSettings, Bm25Settings, IndexSettings, CacheSettings
+)
+def retrieve(
+    query: str | None,
+    data_dir: Path,
+    top_k: int,
+    filters: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    predictor: str,
+) -> None:
+    """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
+
+    Without QUERY, the command prompts for queries and keeps the index loaded between queries.
+    """
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        answer_queries(
+            query,
+            predictor,
+            lambda text: workspace.retrieve(text, predictor, top_k, filters=filters),
+            as_json=as_json,
+        )
+
+
+@click.command("hybrid", cls=Command)
+@query_options
+@click.option("--no-llm", is_flag=True, help="Do not rerank with an LLM (same as --hybrid-no-llm).")
+@settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings, CacheSettings)
+def hybrid(
+    query: str | None,
+    data_dir: Path,
+    top_k: int,
+    filters: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    no_llm: bool,
+) -> None:
+    """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
+
+    Without QUERY, the command prompts for queries and keeps the index loaded between queries.
+    """
+    settings = dict(given_flags())
+    if no_llm:
+        settings["hybrid.no_llm"] = True
+    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+        workspace.check_llm("hybrid")
+        answer_queries(
+            query,
+            "hybrid",
+            lambda text: workspace.retrieve(text, "hybrid", top_k, filters=filters),
+            as_json=as_json,
+        )
+
 
 Mode = Literal["keyword", "semantic", "hybrid"]
 
@@ -39,11 +263,11 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
 )
 @filter_option
 @click.option("--explain", is_flag=True, help="Show how each score was computed.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@JSON
+@QUIET
 @settings_options(RetrievalSettings)
 @settings_options(EmbeddingSettings, IndexSettings, only=frozenset({"embedding.model", "index.embedder"}))
-def command(
+def search(
     query: str,
     data_dir: Path,
     mode: Mode,
@@ -83,12 +307,57 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 def _explanation(chunk: Hit) -> str:
     """Return an explanation of how a chunk's score was computed."""
     parts = [f"score {chunk.score:.4f}"]
-    for name, word, measured in (
-        ("fts5", "keyword", "score"),
-        ("dense(chunks)", "vector", "cosine"),
-    ):
+    for name, word, measured in (("fts5", "keyword", "score"), ("dense(chunks)", "vector", "cosine")):
         placement = chunk.branches.get(name)
         if placement is not None:
             note = f" ({chunk.notes[name]})" if name in chunk.notes else ""
             parts.append(f"{word} rank {placement.rank}, {measured} {placement.score:.4f}{note}")
     return "; ".join(parts)
+
+
+PREDICTORS = ("local", "hybrid", "late-interaction")
+
+
+def on_terminal() -> bool:
+    """Return whether the process runs in an interactive terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def search_on_terminal(
+    workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
+) -> Choice | None:
+    """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
+    from branchrank.serve.searches import Searches
+    from branchrank.serve.service import Service
+    from branchrank.serve.tui import SearchApp
+
+    searches = Searches(Service(workspace, PREDICTORS))
+    return SearchApp(searches, mode=mode, query=query, choosing=choosing).run()
+
+
+@click.command("tui", cls=Command)
+@click.argument("query", required=False, default="")
+@data_dir_option
+@click.option(
+    "--mode",
+    type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
+    help="Search mode at the start. F2 switches to the next mode. Default: the first available mode of "
+    "predictor-late-interaction (needs token vectors), predictor-hybrid (needs an LLM) and predictor-local.",
+)
+@QUIET
+@settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
+def tui(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
+    """Search in a terminal UI that shows the results, the source of the selected result, and a log.
+
+    The search modes are grep, vector and hybrid. The mode hybrid fuses the results of grep and vector, and
+    takes separate keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
+    """
+    import branchrank.serve.tui  # noqa: F401 - report a missing extra before any other problem
+
+    if not on_terminal():
+        raise UsageError(
+            "the terminal UI needs a terminal, but the input or output is not one",
+            remedy="branchrank search QUERY",
+        )
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        search_on_terminal(workspace, mode=mode or "", query=query)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from branchrank.cli.help import COMMON, entry_name, help_all_option, write_options
-from branchrank.cli.remedies import remedy_for
+from branchrank.cli.help import COMMON, entry_name, help_all_option, remedy_for, write_options
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.io.printable import safe as safe
 

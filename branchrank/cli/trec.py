@@ -8,8 +8,7 @@ from typing import Any, Literal
 import click
 
 import branchrank
-from branchrank.cli.latex import latex_option, write_latex
-from branchrank.cli.runs import RUN
+from branchrank.cli.options import FILE, FOLDER, latex_option, write_latex
 from branchrank.cli.terminal import Command, safe
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
@@ -17,13 +16,8 @@ from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 
 
 @click.command("export-trec", cls=Command)
-@click.argument("run", type=RUN)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The folder to write the files to.",
-)
+@click.argument("run", type=FOLDER)
+@click.option("--output", type=FOLDER, required=True, help="The folder to write the files to.")
 @click.option(
     "--ids",
     type=click.Choice(["gold", "document"]),
@@ -38,9 +32,6 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
 
     for path in Run.load(run).export_trec(output, ids):
         click.echo(safe(str(path)))
-
-
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("score-trec", cls=Command)

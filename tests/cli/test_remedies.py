@@ -9,8 +9,8 @@ import click
 import pytest
 from support.commands import invoke
 
+from branchrank.cli.help import remedy_for
 from branchrank.cli.main import VERBS, main
-from branchrank.cli.remedies import remedy_for
 from branchrank.settings import PARTS, settings_of
 
 UNREACHABLE = (

@@ -1,15 +1,19 @@
-"""``branchrank serve``: serve retrieval over HTTP."""
+"""Serve a workspace: the commands ``serve`` (HTTP) and ``mcp`` (the Model Context Protocol)."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 import click
 
-from branchrank.cli.options import data_dir_option, given_flags, settings_options
-from branchrank.cli.querying import open_workspace
+from branchrank.cli.options import FILE, QUIET, data_dir_option, given_flags, settings_options
+from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
@@ -46,7 +50,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
             ),
             click.option(
                 "--token-file",
-                type=click.Path(path_type=Path, dir_okay=False),
+                type=FILE,
                 help="File with the token that requests must send. Default: the token in BRANCHRANK_TOKEN.",
             ),
             click.option(
@@ -97,7 +101,7 @@ predictor_option = click.option(
     show_default=True,
     help="Number of queries that may wait for a thread. More queries are rejected with status 503.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@QUIET
 @settings_options(
     LocalSettings,
     PageindexSettings,
@@ -112,7 +116,7 @@ predictor_option = click.option(
     CacheSettings,
 )
 @settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"}))
-def command(
+def serve(
     data_dir: Path,
     predictors: tuple[str, ...],
     host: str,
@@ -149,3 +153,69 @@ def command(
             click.echo(f"not served: {name}: {reason}", err=True)
         click.echo(f"serving {', '.join(service.predictors)} on {url_of(host, listening)}", err=True)
         http_server(app).run(sockets=[listening])
+
+
+#: The maximum number of searches that wait for a thread.
+QUEUE = 64
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Exit immediately, because a thread that waits for standard input would block a normal exit."""
+    os._exit(128 + number)
+
+
+@click.command("mcp", cls=Command)
+@data_dir_option
+@click.option(
+    "--transport",
+    type=click.Choice(["stdio", "http"]),
+    default="stdio",
+    show_default=True,
+    help="With stdio, an MCP client starts the command. With http, clients connect to the URL path /mcp.",
+)
+@predictor_option
+@address_options(port=8001)
+@QUIET
+@settings_options(GrepSettings, IndexSettings, CacheSettings)
+def mcp(
+    data_dir: Path,
+    transport: str,
+    predictors: tuple[str, ...],
+    host: str,
+    port: int,
+    token_file: Path | None,
+    allowed_hosts: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Serve the tools grep_search, vector_search, hybrid_search, predictor_search and read_file over MCP.
+
+    The tools read only the corpus of the workspace. The flags for addresses and tokens apply only with
+    --transport http, and work as in `branchrank serve`.
+    """
+    from branchrank.serve.access import access_for, read_token
+    from branchrank.serve.mcp import PATH, mcp_application, mcp_server
+    from branchrank.serve.service import Service, Workers
+
+    if transport == "http":
+        access = access_for(
+            host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+        )
+    with ExitStack() as opened:
+        workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
+        service = Service(workspace, predictors)
+        workspace.index  # noqa: B018 - builds the index before a client needs it
+        workers = Workers(1, QUEUE)
+        opened.callback(workers.close)
+        server = mcp_server(service, workers)
+        if transport == "stdio":
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with contextlib.suppress(ValueError):  # raised outside the main thread
+                    signal.signal(number, _end)
+            server.run("stdio")
+            return
+        from branchrank.serve.server import http_server, listen, url_of
+
+        listening = opened.enter_context(listen(host, port))
+        click.echo(f"serving MCP on {url_of(host, listening)}{PATH}", err=True)
+        http_server(mcp_application(server, access)).run(sockets=[listening])

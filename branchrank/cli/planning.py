@@ -1,0 +1,143 @@
+"""Before a benchmark: the commands ``tune`` (weights of systems) and ``power`` (numbers of questions)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import branchrank
+from branchrank.bench.tuning import BUDGET, FOLDS, write_tuned
+from branchrank.bench.tuning import tune as tuning_of
+from branchrank.cli.options import FILE, QUIET, given_flags, settings_options
+from branchrank.cli.terminal import Command, safe, say
+from branchrank.settings import BenchmarkSettings, EngineSettings
+
+SHARE = click.FloatRange(0, 1)
+
+
+@click.command("tune", cls=Command)
+@click.argument("experiment", type=FILE)
+@click.option(
+    "--on",
+    "questions_file",
+    type=FILE,
+    required=True,
+    help="The question file to tune on, such as the output of `branchrank questions mine`.",
+)
+@click.option(
+    "--folds",
+    type=click.IntRange(2, 100),
+    default=FOLDS,
+    show_default=True,
+    help="Number of cross-validation folds.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(2, 1000),
+    default=BUDGET,
+    show_default=True,
+    help="Number of combinations of values to try for each system.",
+)
+@click.option("--write", is_flag=True, help="Add the tuned systems to EXPERIMENT.")
+@QUIET
+@settings_options(EngineSettings)
+@settings_options(
+    BenchmarkSettings, only=frozenset({"benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary"})
+)
+def tune(experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool) -> None:
+    """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
+
+    All questions about the same document are in one fold. The command prints the expected gain of each system
+    with a 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
+    to EXPERIMENT. The original systems are kept.
+    """
+    tuning = tuning_of(
+        experiment,
+        questions_file,
+        folds=folds,
+        budget=budget,
+        flags=given_flags(),
+        notify=say,
+        progress=not quiet,
+    )
+    asked = f"{tuning.questions} questions about {tuning.sources} documents"
+    click.echo(f"{asked}, {tuning.folds} folds, {tuning.measure}")
+    for each in tuning.systems:
+        changes = ", ".join(f"{name} {each.own[name]:g} -> {value:g}" for name, value in each.changes.items())
+        click.echo(f"{safe(each.system)}: {changes or 'no change'}")
+        click.echo(
+            f"  {each.before:.3f} -> {each.validated:.3f} on documents not used for tuning: "
+            f"{each.gain:+.3f} {each.interval_words}; "
+            f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
+        )
+    if not tuning.toml:
+        click.echo("no changes: every system scores best with its current values")
+        return
+    click.echo(f"\n{safe(tuning.toml)}", nl=False)
+    if write:
+        write_tuned(experiment, tuning)
+        say(f"the tuned systems were added to {experiment}")
+
+
+@click.command("power", cls=Command)
+@click.option(
+    "--questions",
+    type=click.IntRange(1, 1_000_000),
+    multiple=True,
+    default=branchrank.library.POWER_QUESTIONS,
+    show_default=True,
+    help="Number of questions. Repeatable.",
+)
+@click.option("--rate", type=SHARE, help="Expected hit rate, 0 to 1.  [default: 0.7]")
+@click.option(
+    "--disagreement",
+    type=SHARE,
+    help="Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
+)
+@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to detect, from 0 to 1.")
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 1000),
+    help="Number of predictors that are compared with the baseline.  [default: 1]",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Family-wise error rate.",
+)
+@click.option(
+    "--sources",
+    type=click.IntRange(1, 1_000_000),
+    help="Number of pages that contain the gold. Questions that share a page give less information.  "
+    "[default: one page per question]",
+)
+@click.option(
+    "--icc",
+    type=SHARE,
+    help="Correlation between questions on the same page, from 0 (independent) to 1 (identical).  "
+    "[default: 0.1]",
+)
+@click.option(
+    "--run",
+    "run",
+    type=click.Path(path_type=Path),
+    help="Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
+    "are computed.",
+)
+@click.option(
+    "--measure",
+    default="",
+    help="Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
+)
+def power(questions: tuple[int, ...], run: Path | None, measure: str, **assumptions: Any) -> None:
+    """Compute which differences in hit rate a benchmark with a given number of questions can detect.
+
+    The command prints the smallest differences that the tests in a report can detect with 80% power, after
+    Holm's correction for the number of candidates. If several questions share a page, the column "worth"
+    shows how many independent questions would give the same information.
+    """
+    click.echo(str(branchrank.library.power(questions, run=run, measure=measure, **assumptions)))
