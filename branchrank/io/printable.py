@@ -72,24 +72,19 @@ def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Redactor:
-    """Replaces each known secret in a text with ``[key]``.
+    """Replaces each known secret in a text with ``[key]``. The ``repr`` does not show the secrets.
 
     Secrets shorter than six characters are not replaced.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = tuple(secrets)
-        forms = {
-            form for secret in self._secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)
-        }
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self._forms: list[str] = []
+        self.learn(secrets)
 
-    def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
-
-    def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """Return a redactor that removes the given secrets and all secrets of this redactor."""
-        return Redactor((*self._secrets, *secrets))
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Replace the given secrets, too."""
+        forms = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)}
+        self._forms = sorted({*self._forms, *forms}, key=lambda form: (-len(form), form))
 
     def __call__(self, text: str) -> str:
         for form in self._forms:

@@ -86,11 +86,11 @@ class LLMSession:
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
                 # The cache is in WORKSPACE/hybrid/cache. Symbolic links below WORKSPACE must not be followed.
-                self._cache = (
-                    self._shared(redis_url)
-                    if redis_url
-                    else self._keep(cache_path, root=cache_path.parents[2])
-                )
+                if redis_url:
+                    decisions = RedisDecisions(redis_url, redact=self.redact, notify=notify)
+                    self._cache = self._open.enter_context(decisions)
+                else:
+                    self._cache = self._keep(cache_path, root=cache_path.parents[2])
         except BaseException:
             self._open.close()
             raise
@@ -138,13 +138,8 @@ class LLMSession:
         self._open.close()
 
     def _keep(self, path: Path, *, readonly: bool = False, root: Path | None = None) -> Cassette:
-        # Look up ``self.redact`` for each text, since opening an endpoint replaces the redactor.
-        cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text), root=root)
+        cassette = Cassette(path, readonly=readonly, redact=self.redact, root=root)
         return self._open.enter_context(cassette)
-
-    def _shared(self, redis_url: str) -> RedisDecisions:
-        decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=self.notify)
-        return self._open.enter_context(decisions)
 
     def _replayed(self, model: str) -> Gateway:
         assert self._cassette is not None
@@ -169,10 +164,8 @@ class LLMSession:
                 "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm)",
             )
         endpoint = open_endpoint("LLM", base_url, self.environment, explicit=explicit)
-        self.redact = self.redact.knowing(endpoint.secrets)
-        client = ChatClient(
-            endpoint, model, self.settings, budget=self.budget, redact=lambda text: self.redact(text)
-        )
+        self.redact.learn(endpoint.secrets)
+        client = ChatClient(endpoint, model, self.settings, budget=self.budget, redact=self.redact)
         self._open.callback(client.close)
         client.model = self._reached(client, model)
         self._check_recording(client)
