@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import STANDARD, Estimate, Scores, outcome_of
+from branchrank.runs.scores import STANDARD, Scores, outcome_of
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.timings import Timing
 
@@ -74,6 +74,12 @@ def write_tables(run: RunData, into: Path | None = None) -> None:
     write_questions(directory / names.HARD_SET, run.hard_set)
 
 
+def _sheet(rows: Iterable[Mapping[str, object]]) -> Sheet:
+    """Return the sheet of rows with the same columns in the same order."""
+    found = list(rows)
+    return Sheet(list(found[0]) if found else [], [list(row.values()) for row in found])
+
+
 def summary_sheet(run: RunData) -> Sheet:
     """Return ``summary.csv``, with one row per predictor.
 
@@ -82,61 +88,42 @@ def summary_sheet(run: RunData) -> Sheet:
     questions have two gold levels, every measure also has a column for each level, such as
     ``strict_hit@1_span``.
     """
-    fixed = (
-        "lines_per_hit",
-        "latency_p50_ms",
-        "latency_p95_ms",
-        "llm_calls_per_query",
-        "llm_tokens_per_query",
-    )
-    more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
-    standard = (*FIRST_RATES, *MORE_RATES)
-    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, "gold")
     parts = {level: part for level, part in run.by_gold.items() if part is not run}
     [together] = run.by_gold.keys() - parts.keys()
-    header = (*first, *_bound_names(standard), *named, *_bound_names(named), *_level_names(parts, named))
-    lines = [
-        (
-            row.predictor,
-            row.llm,
-            row.questions,
-            *(row.rates[name] for name in FIRST_RATES),
-            *(getattr(row, name) for name in fixed),
-            *(row.rates[name] for name in MORE_RATES),
-            *(getattr(row, name) for name in more),
-            together,
-            *(bound for name in standard for bound in _bounds(row.estimates[name])),
-            *(row.rates[name] for name in named),
-            *(bound for name in named for bound in _bounds(row.estimates[name])),
-            *_level_cells(parts, place, named),
-        )
+    fields = SummaryRow.__struct_fields__
+    first, more = fields[4:9], fields[9:]
+    return _sheet(
+        {
+            **{name: getattr(row, name) for name in fields[:3]},
+            **{name: row.rates[name] for name in FIRST_RATES},
+            **{name: getattr(row, name) for name in first},
+            **{name: row.rates[name] for name in MORE_RATES},
+            **{name: getattr(row, name) for name in more},
+            "gold": together,
+            **_bounds(row, STANDARD),
+            **{name: row.rates[name] for name in named},
+            **_bounds(row, named),
+            **{
+                f"{name}_{level}": figure
+                for level, part in parts.items()
+                for name, figure in _level(part.summary_rows[place], (*STANDARD, *named)).items()
+            },
+        }
         for place, row in enumerate(run.summary_rows)
-    ]
-    return Sheet(header, lines)
+    )
 
 
-def _bound_names(measures: Sequence[str]) -> list[str]:
-    return [f"{name}_{end}" for name in measures for end in ("low", "high")]
+def _bounds(row: SummaryRow, measures: Sequence[str]) -> dict[str, float | None]:
+    return {
+        f"{name}_{end}": getattr(row.estimates[name], end, None)
+        for name in measures
+        for end in ("low", "high")
+    }
 
 
-def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str]:
-    names = ("answerable_questions", *STANDARD, *named)
-    return [f"{name}_{level}" for level in parts for name in names]
-
-
-def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
-    """Return the cells of the predictor at position ``place``, computed separately for each gold level."""
-    rows = [part.summary_rows[place] for part in parts.values()]
-    return [
-        figure
-        for row in rows
-        for figure in (row.answerable_questions, *(row.rates[name] for name in (*STANDARD, *named)))
-    ]
-
-
-def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
-    return (None, None) if found is None else (found.low, found.high)
+def _level(row: SummaryRow, measures: Sequence[str]) -> dict[str, float | None]:
+    return {"answerable_questions": row.answerable_questions, **{name: row.rates[name] for name in measures}}
 
 
 def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
@@ -144,7 +131,7 @@ def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     header = [name for name in Comparison.__struct_fields__ if name != "differences"]
     lines = [{name: getattr(each, name) for name in header} for each in comparisons]
     for line in lines:
-        if line["questions_needed"] is not None:
+        if line["questions_needed"] is not None:  # the column has empty cells
             line["questions_needed"] = float(line["questions_needed"])
     return Sheet(header, [list(line.values()) for line in lines])
 
@@ -152,66 +139,42 @@ def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
 def questions_sheet(run: RunData) -> Sheet:
     """Return ``questions.csv``, with one row per question, predictor and repeat."""
     scores = run.scores
-    standard = [named_measure(name) for name in STANDARD]
     named = [measure for measure in run.extra if measure.name not in STANDARD]
-    header = (
-        "question_id",
-        "predictor",
-        "llm",
-        "repeat",
-        "kind",
-        "difficulty",
-        "gold",
-        "status",
-        "outcome",
-        *STANDARD,
-        "strict_rank",
-        "relaxed_rank",
-        "lost",
-        "gold_ranks",
-        "first_hit",
-        "fallbacks",
-        "error",
-        *(measure.name for measure in named),
-    )
-    lines = [
-        _question_line(scores, question, row, standard, named)
+    return _sheet(
+        _question_line(scores, question, row, named)
         for question in run.asked
         for predictor in scores.predictors
         for row in scores.rows_of(predictor, question.id)
-    ]
-    return Sheet(header, lines)
+    )
 
 
 def _question_line(
-    scores: Scores,
-    question: Question,
-    row: Row,
-    standard: Sequence[NamedMeasure],
-    named: Sequence[NamedMeasure],
-) -> tuple[object, ...]:
-    values = {measure.name: scores.value(row, measure) for measure in standard}
-    extra = [scores.value(row, measure) for measure in named]
-    return (
-        question.id,
-        row.predictor,
-        row.llm,
-        row.repeat,
-        question.kind,
-        question.difficulty,
-        gold_level(question) if question.gold else "",
-        row.status,
-        outcome_of(row, values) if question.answerable else "unanswerable",
-        *(values.values() if question.answerable else [None] * len(values)),
-        _first_rank([hit.gold is not None for hit in row.hits]),
-        _first_rank([hit.page is not None for hit in row.hits]),
-        lost_in(row),
-        " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
-        f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}" if row.hits else "",
-        "; ".join(row.fallbacks),
-        row.error,
-        *(extra if question.answerable else [None] * len(extra)),
-    )
+    scores: Scores, question: Question, row: Row, named: Sequence[NamedMeasure]
+) -> dict[str, object]:
+    values = {measure.name: scores.value(row, measure) for measure in map(named_measure, STANDARD)}
+    extra = {measure.name: scores.value(row, measure) for measure in named}
+    return {
+        "question_id": question.id,
+        "predictor": row.predictor,
+        "llm": row.llm,
+        "repeat": row.repeat,
+        "kind": question.kind,
+        "difficulty": question.difficulty,
+        "gold": gold_level(question) if question.gold else "",
+        "status": row.status,
+        "outcome": outcome_of(row, values) if question.answerable else "unanswerable",
+        **(values if question.answerable else dict.fromkeys(values)),
+        "strict_rank": _first_rank([hit.gold is not None for hit in row.hits]),
+        "relaxed_rank": _first_rank([hit.page is not None for hit in row.hits]),
+        "lost": lost_in(row),
+        "gold_ranks": " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
+        "first_hit": f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}"
+        if row.hits
+        else "",
+        "fallbacks": "; ".join(row.fallbacks),
+        "error": row.error,
+        **(extra if question.answerable else dict.fromkeys(extra)),
+    }
 
 
 def _first_rank(right: Sequence[bool]) -> float | None:
