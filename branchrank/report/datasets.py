@@ -15,7 +15,7 @@ from branchrank.io.table import DAGGER, Cell, Styled, Table, latex_table, table_
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, print_table, say
-from branchrank.runs.datasets import DatasetComparison, compare_datasets
+from branchrank.runs.results_table import DatasetComparison, compare_datasets
 from branchrank.runs.run import RunData
 from branchrank.runs.words import (
     gap,
@@ -95,7 +95,7 @@ def dataset_report(
 
     ``runs`` maps dataset names to runs. If ``runs`` is a sequence, the dataset names are derived from the
     runs. For the other arguments and the errors raised, see
-    :func:`~branchrank.runs.datasets.compare_datasets`.
+    :func:`~branchrank.runs.results_table.compare_datasets`.
     """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
