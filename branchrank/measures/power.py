@@ -18,7 +18,7 @@ independent questions (:meth:`SharedPages.effective_questions`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, inf, sqrt
 from typing import Protocol
 
@@ -105,15 +105,19 @@ def questions_for_hit_difference(
     Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
     difference = abs(difference)
-    if difference == 0 or hit_power(MOST_QUESTIONS, disagreement, difference, alpha) < power:
+    if difference == 0:
         return None
+    return _least(lambda n: hit_power(n, disagreement, difference, alpha) >= power)
+
+
+def _least(enough: Callable[[int], bool]) -> int | None:
+    """Return the smallest number of questions that is enough, or ``None`` if more than 20,000 are needed."""
     low, high = 0, MOST_QUESTIONS
+    if not enough(high):
+        return None
     while high - low > 1:
         middle = (low + high) // 2
-        if hit_power(middle, disagreement, difference, alpha) < power:
-            low = middle
-        else:
-            high = middle
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
@@ -267,7 +271,8 @@ def plan(
     needed = None
     if difference is not None:
         alone = questions_for_hit_difference(disagreement, difference, strictest)
-        needed = None if alone is None else _questions_worth(alone, pages, 1 - strictest)
+        if alone is not None:
+            needed = _least(lambda n: pages.effective_questions(n, 1 - strictest) >= alone)
     return Plan(
         n=n,
         effective=effective,
@@ -284,23 +289,6 @@ def plan(
         power=None if difference is None else hit_power(worth, disagreement, abs(difference), strictest),
         questions_needed=needed,
     )
-
-
-def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many clustered questions carry as much information as ``wanted`` independent questions.
-
-    The result is ``None`` if more than 20,000 clustered questions are needed.
-    """
-    if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
-        return None
-    low, high = 0, MOST_QUESTIONS
-    while high - low > 1:
-        middle = (low + high) // 2
-        if pages.effective_questions(middle, level) < wanted:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
