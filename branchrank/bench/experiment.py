@@ -222,7 +222,6 @@ class _Systems:
         self.settings = settings
         self.found = found
         self.failed: list[str] = []
-        self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def all(self) -> list[PlannedSystem]:
         """Return all systems, including one system for each combination of values in a sweep."""
@@ -279,34 +278,27 @@ class _Systems:
     def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
         """Return the system's table with inherited values, or ``None`` if the table has problems."""
         if name in above:
-            self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
+            around = above[above.index(name) :]  # from the first name, so that each circle is reported once
+            start = around.index(min(around))
+            shown = " -> ".join([*around[start:], *around[:start], around[start]])
+            self.found.append(f"[systems.{around[start]}] inherits from itself: {shown}")
             return None
-        if (name, endpoint) not in self._bases:
-            self._bases[name, endpoint] = self._read(name, above, endpoint)
-        return self._bases[name, endpoint]
-
-    def _read(self, name: str, above: tuple[str, ...], endpoint: str) -> dict[str, Any] | None:
         table = self.tables.get(name)
         starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
         parent = table.get("from", starts) if table is not None else ""
+        inherited: dict[str, Any] | None = {}
         if table is None or parent == name:
-            if table is not None and name not in BUILTIN:
-                self.found.append(f"[systems.{name}] inherits from itself")
-                return None
             if name not in BUILTIN:
-                self.found.append(f"unknown system {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
+                problem = f"unknown system {name!r}{or_else(name, [*BUILTIN, *self.tables])}"
+                self.found.append(problem if table is None else f"[systems.{name}] inherits from itself")
                 return None
-            inherited: dict[str, Any] | None = msgspec.to_builtins(
-                BUILTIN[name](_with_endpoint(self.settings, name, endpoint))
-            )
+            inherited = msgspec.to_builtins(BUILTIN[name](_with_endpoint(self.settings, name, endpoint)))
         elif parent:
             inherited = self._base(str(parent), (*above, name), endpoint)
-        else:
-            inherited = {}
-            if "branches" not in table:
-                near = or_else(name, BUILTIN)
-                self.found.append(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
-                return None
+        elif "branches" not in table:
+            near = or_else(name, BUILTIN)
+            self.found.append(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
+            return None
         if inherited is None or table is None:
             return inherited
         own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
