@@ -53,7 +53,7 @@ from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import LLMReply, Usage, estimate_tokens
 from branchrank.questions.question_files import load_questions
 from branchrank.report.drawing import draw, standalone
-from branchrank.report.rates import rates_plot
+from branchrank.report.result import rates_plot
 from branchrank.report.terminal import verdicts
 from branchrank.spec import Endpoint
 

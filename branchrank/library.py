@@ -30,8 +30,7 @@ from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.report.datasets import DatasetReport, dataset_report
-from branchrank.report.gate_files import write_gate
+from branchrank.report.across_runs import DatasetReport, dataset_report, write_gate
 from branchrank.report.power_analysis import PowerAnalysis, power_analysis
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import run_and_report

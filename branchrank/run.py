@@ -60,7 +60,7 @@ class Run:
         return f"<Run {data.directory.name}: {len(data.asked)} questions{cut}, {', '.join(data.predictors)}>"
 
     def _repr_html_(self) -> str:
-        from branchrank.report.notebook import run_html
+        from branchrank.report.writing import run_html
 
         return run_html(self.data)
 

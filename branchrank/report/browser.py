@@ -56,112 +56,74 @@ COMPACT_HITS = 100
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
 
 
-class _Names:
-    """Assigns a number to each distinct text, in the order in which the texts are added."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
-
-    @property
-    def texts(self) -> list[str]:
-        return [safe(text) for text in self.numbers]
-
-
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
     """Return the data for the question browser.
 
     The dictionary describes the run. Each list describes one question. The docstring of
     :mod:`branchrank.report.browser` explains the items of these lists.
     """
-    scores = run.scores
     cuts = slices(run.asked, run.facts)
-    sources, stages = _Names(), _Names()
-    values = {
-        name: {key: value for value, keys in by_value.items() for key in keys}
-        for name, by_value in cuts.items()
-    }
+    values = [{key: value for value, keys in by_value.items() for key in keys} for by_value in cuts.values()]
+    # Each source and stage is stored as its index, in the order in which they occur.
+    sources: dict[str, int] = {}
+    stages: dict[str, int] = {}
     shown = hits_shown(run)
-    questions = [
-        _question(question, values, scores, sources, stages, with_quotes, shown) for question in run.asked
-    ]
-    about = {
-        "predictors": [safe(name) for name in scores.predictors],
-        "outcomes": OUTCOMES,
-        "sources": sources.texts,
-        "stages": stages.texts,
-        "slices": [[safe(name), [safe(value) for value in by_value]] for name, by_value in cuts.items()],
-    }
-    return about, questions
 
-
-def hits_shown(run: RunData) -> int:
-    """Return the maximum number of hits per row that the question browser shows."""
-    compact = run.record.rows_file == COMPACT_ROWS
-    return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
-
-
-def _question(
-    question: Question,
-    values: dict[str, dict[str, str]],
-    scores: Scores,
-    sources: _Names,
-    stages: _Names,
-    with_quotes: bool,
-    shown: int,
-) -> list[Any]:
-    gold = [
-        [
-            sources.number(item.source_file),
-            item.answer_line_start,
-            item.answer_line_end,
-            safe(item.answer_quote or "") if with_quotes else "",
-        ]
-        for item in question.gold
-    ]
-    rows = [
-        _row(number, row, question, scores, sources, stages, shown)
-        for number, name in enumerate(scores.predictors)
-        for row in scores.rows_of(name, question.id)
-    ]
-    cuts = [safe(by_id.get(question.id, "")) for by_id in values.values()]
-    return [safe(question.id), safe(question.question), cuts, int(question.answerable), gold, rows]
-
-
-def _row(
-    predictor: int,
-    row: Row,
-    question: Question,
-    scores: Scores,
-    sources: _Names,
-    stages: _Names,
-    shown: int,
-) -> list[Any]:
-    if question.answerable:
-        outcome = outcome_of(row, {each.name: scores.value(row, each) for each in _MEASURES})
-    else:
-        outcome = "failed" if row.status == "failed" else "unanswerable"
-    return [
-        predictor,
-        row.repeat,
-        OUTCOMES.index(outcome),
-        lost_in(row),
-        safe(row.error),
-        [[stages.number(stage), row.gold_ranks.get(stage)] for stage in row.stages],
-        [
+    def row(predictor: int, row: Row, question: Question) -> list[Any]:
+        hits = [
             [
-                sources.number(hit.source),
+                sources.setdefault(hit.source, len(sources)),
                 hit.line_start,
                 hit.line_end,
                 float(f"{hit.score:.4g}"),
                 2 if hit.gold is not None else int(hit.page is not None),
             ]
             for hit in row.hits[:shown]
-        ],
-        [safe(fallback) for fallback in row.fallbacks],
-    ]
+        ]
+        ranks = [[stages.setdefault(stage, len(stages)), row.gold_ranks.get(stage)] for stage in row.stages]
+        outcome = OUTCOMES.index(_outcome(run.scores, question, row))
+        fallbacks = [safe(fallback) for fallback in row.fallbacks]
+        return [predictor, row.repeat, outcome, lost_in(row), safe(row.error), ranks, hits, fallbacks]
+
+    def listed(question: Question) -> list[Any]:
+        gold = [
+            [
+                sources.setdefault(item.source_file, len(sources)),
+                item.answer_line_start,
+                item.answer_line_end,
+                safe(item.answer_quote or "") if with_quotes else "",
+            ]
+            for item in question.gold
+        ]
+        rows = [
+            row(number, each, question)
+            for number, name in enumerate(run.scores.predictors)
+            for each in run.scores.rows_of(name, question.id)
+        ]
+        cut = [safe(by_id.get(question.id, "")) for by_id in values]
+        return [safe(question.id), safe(question.question), cut, int(question.answerable), gold, rows]
+
+    questions = list(map(listed, run.asked))
+    about = {
+        "predictors": list(map(safe, run.scores.predictors)),
+        "outcomes": OUTCOMES,
+        "sources": list(map(safe, sources)),
+        "stages": list(map(safe, stages)),
+        "slices": [[safe(name), list(map(safe, by_value))] for name, by_value in cuts.items()],
+    }
+    return about, questions
+
+
+def _outcome(scores: Scores, question: Question, row: Row) -> str:
+    if question.answerable:
+        return outcome_of(row, {each.name: scores.value(row, each) for each in _MEASURES})
+    return "failed" if row.status == "failed" else "unanswerable"
+
+
+def hits_shown(run: RunData) -> int:
+    """Return the maximum number of hits per row that the question browser shows."""
+    compact = run.record.rows_file == COMPACT_ROWS
+    return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:

@@ -11,13 +11,11 @@ from __future__ import annotations
 from branchrank.io.table import Table
 from branchrank.report.blocks import Block, Code, QuestionBrowser, Report, Section
 from branchrank.report.browser import hits_shown
-from branchrank.report.costs import latency, llm_cost, shared_work
+from branchrank.report.costs import latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.rates import asked, judged_documents
 from branchrank.report.recommendation import is_pilot
-from branchrank.report.result import passages, result
+from branchrank.report.result import asked, judged_documents, passages, result
 from branchrank.report.statistics import statistics
-from branchrank.report.trade_offs import sweeps, trade_off
 from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.run import RunData
 from branchrank.runs.words import plural

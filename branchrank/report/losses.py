@@ -10,7 +10,7 @@ from branchrank.measures.measures import named_measure
 from branchrank.measures.tradeoffs import Answer, RiskCoverage, risk_coverage
 from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Points, Section
-from branchrank.report.rates import over
+from branchrank.report.result import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData

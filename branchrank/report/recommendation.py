@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
 from branchrank.io.table import Cell, Styled
-from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.verdicts import PILOT_BELOW, Comparison
+from branchrank.measures.verdicts import PILOT_BELOW, Comparison, Verdict
 from branchrank.records import Record
 from branchrank.report.blocks import Callout
 from branchrank.runs.estimates import choice, standings
@@ -100,21 +101,6 @@ def about(run: RunData, *predictors: str) -> list[str]:
     return [each.text for each in cautions(run) if each.predictor in predictors]
 
 
-class _Rival(Record, frozen=True, kw_only=True):
-    """A system that was compared with the leader; ``difference`` is the leader's mean minus the system's."""
-
-    name: str
-    difference: float
-    low: float | None
-    high: float | None
-    verdict: str
-    comparison: Comparison
-
-    @property
-    def is_beaten(self) -> bool:
-        return self.verdict == "better"
-
-
 def recommendation(run: RunData) -> Callout:
     """Return the recommendation, together with all cautions about the run."""
     return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
@@ -138,52 +124,47 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
-    rivals = [each for each in _rivals(run, leader) if each.name not in failed]
+    rivals = [each for each in _rivals(run, leader) if each.baseline not in failed]
     if not rivals:
         return _single(run, leader)
     if run.scores.average(leader, run.primary) == 0:
         return (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
-    unsettled = [each for each in rivals if not each.is_beaten]
+    unsettled = [each for each in rivals if each.verdict != "better"]
     if not unsettled:
         return _winner(run, leader, rivals)
-    cheaper = [each for each in unsettled if _is_cheaper(run, each.name, leader)]
+    cheaper = [each for each in unsettled if _is_cheaper(run, each.baseline, leader)]
     if cheaper:
         return _cheaper(run, leader, min(cheaper, key=lambda each: each.difference))
     return _tie(run, leader, rivals)
 
 
-def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """Return the rivals of ``name``, sorted by difference in ascending order."""
-    found = [
-        _seen_from(each, name) for each in run.judgment.comparisons if name in (each.candidate, each.baseline)
-    ]
-    return sorted(found, key=lambda each: (each.difference, each.name))
+def _rivals(run: RunData, name: str) -> list[Comparison]:
+    """Return the comparisons of ``name`` as the candidate, in ascending order of difference."""
+    found = [_seen_from(each, name) for each in run.judgment.comparisons]
+    return sorted(
+        (each for each in found if each.candidate == name), key=lambda each: (each.difference, each.baseline)
+    )
 
 
-def _seen_from(each: Comparison, name: str) -> _Rival:
-    if each.candidate == name:
-        return _Rival(
-            name=each.baseline,
-            difference=each.difference,
-            low=each.ci_low,
-            high=each.ci_high,
-            verdict=each.verdict,
-            comparison=each,
-        )
-    turned = {"better": "worse", "worse": "better"}
-    return _Rival(
-        name=each.candidate,
+def _seen_from(each: Comparison, name: str) -> Comparison:
+    """Return a comparison with ``name`` as the candidate, if ``name`` is the baseline."""
+    if each.baseline != name:
+        return each
+    turned: dict[str, Verdict] = {"better": "worse", "worse": "better"}
+    return msgspec.structs.replace(
+        each,
+        baseline=each.candidate,
+        candidate=name,
         difference=-each.difference,
-        low=None if each.ci_high is None else -each.ci_high,
-        high=None if each.ci_low is None else -each.ci_low,
+        ci_low=None if each.ci_high is None else -each.ci_high,
+        ci_high=None if each.ci_low is None else -each.ci_low,
         verdict=turned.get(each.verdict, each.verdict),
-        comparison=each,
     )
 
 
 def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     why = "the only system" if len(run.predictors) == 1 else "the only system that answered"
-    [row] = [row for row in run.summary_rows if row.predictor == name]
+    row = _row(run, name)
     estimate = row.estimates[run.primary.name]
     likely = ""
     if estimate is not None and estimate.low is not None:
@@ -192,56 +173,53 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     return (Styled(f"{name}:"), text)
 
 
-def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
+def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
     closest = rivals[0]
     others = len(rivals) - 1
-    over = f"better than {closest.name} ({_difference(closest)})"
+    over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
         over += f" and than {'the other system' if others == 1 else f'the {others} others'} compared with it"
-    text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.name))}."
+    text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.baseline))}."
     return (Styled(f"{_verb(run)} {name}:"), text, *_not_inferior(run, name), *_uncompared(run, name, rivals))
 
 
-def _uncompared(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
+def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
     """Return a sentence that lists the systems with which the winner was not compared."""
-    compared = {name, *(each.name for each in rivals)}
+    compared = {name, *(each.baseline for each in rivals)}
     others = [each for each in run.predictors if each not in compared]
     if not others:
         return ()
     return (f"It was not compared with {', '.join(others)}; --all-pairs compares every pair of systems.",)
 
 
-def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
-    unsettled = [each for each in rivals if not each.is_beaten]
+def _tie(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
+    unsettled = [each for each in rivals if each.verdict != "better"]
     closest, beaten = unsettled[0], len(rivals) - len(unsettled)
     text = f"{_found(run, name)}, {_unclear(closest)}"
     if others := len(unsettled) - 1:
-        counted = unsettled[1].name if others == 1 else f"{others} other systems"
+        counted = unsettled[1].baseline if others == 1 else f"{others} other systems"
         tied = closest.verdict == "equivalent within delta"
         text += f", and no clear win over {counted}" if tied else f", nor from {counted}"
     if beaten:
-        worse = [each.name for each in rivals if each.is_beaten]
+        worse = [each.baseline for each in rivals if each.verdict == "better"]
         text += f", and better than {worse[0] if beaten == 1 else f'{beaten} systems'}"
-    text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
+    text += f", {_cost(_row(run, name), against=_row(run, closest.baseline))}."
     settled = all(each.verdict == "equivalent within delta" for each in unsettled)
     if settled or name == run.judgment.baseline:
         return (Styled(f"{_verb(run)} {name}:"), text)
     return (Styled(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
 
 
-def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
+def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
     """Recommend the cheaper system, because the leader is not significantly better."""
-    cheap, dear = _row(run, rival.name), _row(run, leader)
+    cheap, dear = _row(run, rival.baseline), _row(run, leader)
+    price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
     text = (
-        f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
-        f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {_what_for(cheap, dear)} for "
+        f"{_found(run, rival.baseline)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
+        f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {price} for "
         "a difference that may be due to chance."
     )
-    return (Styled(f"{_verb(run)} {rival.name}:"), text)
-
-
-def _what_for(cheap: SummaryRow, dear: SummaryRow) -> str:
-    return "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+    return (Styled(f"{_verb(run)} {rival.baseline}:"), text)
 
 
 def _verb(run: RunData) -> str:
@@ -269,51 +247,46 @@ def _found(run: RunData, name: str) -> str:
         gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
         return ", ".join(f"{_found(part, name)} {gold[level]}" for level, part in apart.items())
     asked = plural(len(run.scores.answerable), "question")
-    if not _is_hit(run.primary):
+    if not is_share(run.primary.name):
         return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"
     depth = run.primary.measure.cutoff or 1
-    what = {"strict": "right passage", "relaxed": "right page"}.get(run.primary.mode, "right passage")
+    what = "right page" if run.primary.mode == "relaxed" else "right passage"
     where = "first" if depth == 1 else f"in the first {depth} hits"
     hits = run.scores.average(name, run.primary) * len(run.scores.answerable)
-    if abs(hits - round(hits)) < 1e-6:
-        return f"{what} {where} for {round(hits)} of {asked}"
-    return f"{what} {where} for {_score(run, name)} of {asked}"
-
-
-def _is_hit(measure: NamedMeasure) -> bool:
-    return is_share(measure.name)
+    found = str(round(hits)) if abs(hits - round(hits)) < 1e-6 else _score(run, name)
+    return f"{what} {where} for {found} of {asked}"
 
 
 def _score(run: RunData, name: str) -> str:
     return score(run.scores.average(name, run.primary), run.primary.name)
 
 
-def _difference(rival: _Rival) -> str:
+def _difference(rival: Comparison) -> str:
     """Return the difference as text, such as ``difference +1.9 points, 95% interval −5.0 to +9.0``."""
-    measure = rival.comparison.measure
+    measure = rival.measure
     unit = " points" if is_share(measure) else ""
     found = f"difference {gap(rival.difference, measure)}{unit}"
-    if rival.low is None:
+    if rival.ci_low is None:
         return f"{found}, no interval: too few pages"
-    level = f"{100 * (1 - rival.comparison.alpha):g}%"
-    family = rival.comparison.family
+    level = f"{100 * (1 - rival.alpha):g}%"
+    family = rival.family
     adjusted = "" if family == 1 else f", adjusted for {family} comparisons"
-    return f"{found}, {level} interval {gap_between(rival.low, rival.high, measure)}{adjusted}"
+    return f"{found}, {level} interval {gap_between(rival.ci_low, rival.ci_high, measure)}{adjusted}"
 
 
-def _unclear(rival: _Rival) -> str:
+def _unclear(rival: Comparison) -> str:
     if rival.verdict == "equivalent within delta":
-        within = margin(rival.comparison.delta, rival.comparison.measure)
-        return f"as good as {rival.name} within {within} ({_difference(rival)})"
-    return f"no clear difference from {rival.name} ({_difference(rival)}, {_why(rival)})"
+        within = margin(rival.delta, rival.measure)
+        return f"as good as {rival.baseline} within {within} ({_difference(rival)})"
+    return f"no clear difference from {rival.baseline} ({_difference(rival)}, {_why(rival)})"
 
 
-def _why(rival: _Rival) -> str:
+def _why(rival: Comparison) -> str:
     """Explain why a difference is not clear."""
     if rival.verdict == "equivalent within delta":
         return "too small to matter"
-    needed = rival.comparison.questions_needed
-    if rival.verdict == "inconclusive" and needed is not None and needed > rival.comparison.n:
+    needed = rival.questions_needed
+    if rival.verdict == "inconclusive" and needed is not None and needed > rival.n:
         return f"too few questions to tell, about {needed:,} are needed"
     return "too few questions to tell"
 

@@ -7,8 +7,8 @@ from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.significance import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report.blocks import Points, Section
-from branchrank.report.rates import judged_documents, means, over, rates_table
 from branchrank.report.recommendation import about
+from branchrank.report.result import judged_documents, means, over, rates_table
 from branchrank.runs.comparisons import pairs_of
 from branchrank.runs.estimates import difference
 from branchrank.runs.run import RunData

@@ -16,8 +16,8 @@ from branchrank.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report.content import heading
-from branchrank.report.rates import at_depths, named, over, rates_table, value
 from branchrank.report.recommendation import recommendation
+from branchrank.report.result import at_depths, named, over, rates_table, value
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
@@ -26,24 +26,12 @@ PIPE_WIDTH = 400
 #: The minimum width of the column for predictor names.
 _FOLDED = 10
 
-_RATES = {
-    "strict_hit@1": "S@1",
-    "strict_hit@5": "S@5",
-    "relaxed_hit@1": "R@1",
-    "relaxed_hit@5": "R@5",
-}
+_RATES = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5")
 _LETTERS = {
     "S": "S = any of the gold lines",
     "H": "H = at least half of the gold lines",
     "F": "F = all of the gold lines",
     "R": "R = the gold's page",
-}
-_SHORT = {
-    **_RATES,
-    "half_hit@1": "H@1",
-    "half_hit@5": "H@5",
-    "full_hit@1": "F@1",
-    "full_hit@5": "F@5",
 }
 #: The length in characters of the longest model name that the table shows in full.
 _MODEL_CHARACTERS = 12
@@ -64,7 +52,9 @@ def title(run: RunData) -> str:
 def summary_table(run: RunData, *, short_models: bool = False) -> Table:
     """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
     rates = {
-        _RATES.get(each.name, each.name): lambda row, name=each.name: score(row.rates[name], name)
+        _short(each) if each.name in _RATES else each.name: lambda row, name=each.name: score(
+            row.rates[name], name
+        )
         for each in _shown(run)
     }
     return table_of(
@@ -82,6 +72,11 @@ def summary_table(run: RunData, *, short_models: bool = False) -> Table:
         },
         labels=2,
     )
+
+
+def _short(measure: NamedMeasure) -> str:
+    """Return the short name of a hit rate, such as ``S@1`` for ``strict_hit@1``."""
+    return f"{measure.mode[0].upper()}@{measure.measure.cutoff}"
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
@@ -102,7 +97,7 @@ def rate_tables(run: RunData) -> list[Table]:
     shown = [*depths, *relaxed] if is_mixed else depths
     tables = []
     if shown:
-        names = [_SHORT[each.name] for each in shown]
+        names = [_short(each) for each in shown]
         meanings = [text for letter, text in _LETTERS.items() if any(name[0] == letter for name in names)]
         caption = f"hit@k: {', '.join(meanings)}, over {over(run)}"
         tables.append(rates_table(run, caption, shown, headings=names, cell=value))
@@ -117,7 +112,7 @@ def legend(run: RunData) -> str:
         "S": "S@k: strict hit@k (one of the first k hits contains gold lines)",
         "R": "R@k: relaxed hit@k (one of the first k hits is on the gold's page)",
     }
-    letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
+    letters = {_short(measure)[0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters] or ["means"]
     return (
         f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "

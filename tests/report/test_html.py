@@ -14,8 +14,7 @@ from support.made_runs import Planned, luck, make_corpus, make_questions, make_r
 
 from branchrank.io.printable import safe
 from branchrank.records import GoldItem
-from branchrank.report.html import kept_passages, script_json
-from branchrank.report.writing import write_report
+from branchrank.report.writing import kept_passages, script_json, write_report
 from branchrank.runs.run import RunData
 
 pytestmark = needs_chromium

@@ -12,10 +12,10 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.measures.tradeoffs import Standing
 from branchrank.measures.verdicts import Comparison
+from branchrank.report.costs import sweeps
 from branchrank.report.drawing import FONT, HEIGHT, WIDTH, draw, drawings, standalone, text_pixels
 from branchrank.report.line_plots import Swept, losses, risks, sweep
 from branchrank.report.plots import differences, frontier, place_labels, rates
-from branchrank.report.trade_offs import sweeps
 from branchrank.runs.attribution import LOSSES
 from branchrank.runs.scores import Estimate
 

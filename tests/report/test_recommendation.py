@@ -10,8 +10,8 @@ import pytest
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
+from branchrank.report.costs import trade_off
 from branchrank.report.recommendation import recommendation, recommendation_text
-from branchrank.report.trade_offs import trade_off
 from branchrank.runs.run import RunData
 
 

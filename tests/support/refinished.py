@@ -6,8 +6,7 @@ from pathlib import Path
 
 from branchrank.report.content import report_content
 from branchrank.report.drawing import drawings
-from branchrank.report.html import html, kept_passages
-from branchrank.report.writing import write_report
+from branchrank.report.writing import html, kept_passages, write_report
 from branchrank.runs.directory import REPORT_HTML, read_run, sealed, write_run
 from branchrank.runs.run import load_run
 from branchrank.runs.tables import write_tables

@@ -33,7 +33,7 @@ from branchrank.report.blocks import markdown
 from branchrank.report.browser import gather_passages
 from branchrank.report.content import report_content
 from branchrank.report.drawing import drawings, drawn_elsewhere, same_to_the_eye, standalone
-from branchrank.report.html import html, kept_passages
+from branchrank.report.writing import html, kept_passages
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import DEPTH, lost_at, lost_in
 from branchrank.runs.rows import Row, RowKey
