@@ -180,7 +180,8 @@ _ACCEPTANCE = (
         'return hashlib.sha256(f"\\x00{question.id}".encode()).hexdigest()',
         PLAN + "::TestEvaluationPlan::test_a_b_c_use_the_same_question_sample_and_seed"),
     Mutant("summary-reports-p50-as-p95", SUMMARY,
-        "latency_p95_ms=warm.percentile(TOTAL, 0.95),", "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
+        "p95 = warm.percentile(TOTAL, 0.5), warm.percentile(TOTAL, 0.95)",
+        "p95 = warm.percentile(TOTAL, 0.5), warm.percentile(TOTAL, 0.5)",
         PLAN + "::TestEvaluationPlan::test_the_report_has_p50_and_p95_latency_per_query"),
     Mutant("ten-hits-by-default", "branchrank/cli/search.py",
         "click.IntRange(1, 1000), default=5,", "click.IntRange(1, 1000), default=10,",
@@ -275,10 +276,12 @@ _SECURITY = (
         '        text = content.decode("utf-8", "replace")\n',
         LEAVES),
     Mutant("a-command-phones-home", "branchrank/cli/search.py",
-        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n"
+        "        answer_queries(\n            query,\n            predictor,\n",
         "    import contextlib\n    import urllib.request\n\n    with contextlib.suppress(OSError):\n"
         '        urllib.request.urlopen("https://updates.example/version", timeout=1)\n'
-        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n"
+        "        answer_queries(\n            query,\n            predictor,\n",
         REACHES),
 )
 # fmt: on
