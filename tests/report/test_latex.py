@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from support.made_runs import Planned, make_run
 
 from branchrank.io.table import latex_text
 from branchrank.library import ResultsTable, latex
+from branchrank.measures.verdicts import compare_pairs
 from branchrank.runs.results_table import results_table
 
 IDS = [f"q{number}" for number in range(20)]
@@ -24,14 +26,23 @@ def a_table(*names: str, all_pairs: bool = False) -> ResultsTable:
     """Three systems on two measures: the second is surely better, the third equal to the first but on AP."""
     base = dict.fromkeys(IDS, 0.3)
     better = {key: 0.5 + number / 100 for number, key in enumerate(IDS)}
+    values = ((base, base), (better, better), (base, {**base, "q0": 0.31}))
+    scores = {name: {"nDCG@10": ndcg, "AP": ap} for name, (ndcg, ap) in zip(names, values, strict=True)}
+    pairs = list(combinations(names, 2)) if all_pairs else [(names[0], name) for name in names[1:]]
+    queries = {key: key for key in IDS}
     return results_table(
-        {
-            names[0]: {"nDCG@10": base, "AP": base},
-            names[1]: {"nDCG@10": better, "AP": better},
-            names[2]: {"nDCG@10": base, "AP": {**base, "q0": 0.31}},
-        },
-        title="made, 20 queries",
-        all_pairs=all_pairs,
+        "made, 20 queries",
+        scores,
+        queries,
+        (
+            found
+            for measure in ("nDCG@10", "AP")
+            for found in compare_pairs(
+                [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
+                queries,
+                measure=measure,
+            )
+        ),
     )
 
 
@@ -91,7 +102,7 @@ def test_all_pairs_are_marked_with_letters() -> None:
 
 
 def test_one_system_has_no_test_and_nothing_bold() -> None:
-    table = results_table({"bm25": {"AP": dict.fromkeys(IDS, 0.5)}}, title="one")
+    table = results_table("one", {"bm25": {"AP": dict.fromkeys(IDS, 0.5)}}, {key: key for key in IDS}, ())
     assert cells(latex(table))[1] == ["bm25", "0.5000"]
     assert r"\caption{one.}" in latex(table)
 
