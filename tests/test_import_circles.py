@@ -95,7 +95,6 @@ def test_few_functions_only_forward_their_parameters() -> None:
     assert len([name for name, node, given in functions() if only_forwards(node, given)]) <= 12
 
 
-@pytest.mark.xfail(strict=False, reason="some functions still have too many parameters")
 def test_few_functions_have_more_than_seven_parameters() -> None:
     wide = [
         name
@@ -106,7 +105,6 @@ def test_few_functions_have_more_than_seven_parameters() -> None:
     assert len(wide) <= 6, wide
 
 
-@pytest.mark.xfail(strict=False, reason="some modules are still too small")
 def test_few_modules_are_small_and_few_are_at_the_root() -> None:
     small = [name for name in modules() if not name.endswith("__init__") and code_lines(name) < 45]
     assert len(small) <= 40, small
