@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from branchrank.cli.benchmark import check_failed, print_failed
 from branchrank.cli.options import (
     FILE,
     FOLDER,
@@ -20,7 +22,6 @@ from branchrank.cli.options import (
     write_latex,
 )
 from branchrank.cli.terminal import Group, import_from_here, safe, say, shown_path
-from branchrank.errors import FailedRunError
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
@@ -81,18 +82,7 @@ def command() -> None:
 @QUIET
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 @settings_options(BenchmarkSettings, LocalSettings, LateInteractionSettings, only=OPEN_SETTINGS)
-def run(
-    folder: Path,
-    split: str,
-    predictors: tuple[str, ...],
-    measures: tuple[str, ...],
-    data_dir: Path | None,
-    remove_query: bool,
-    latex: Path | None,
-    reports: Path,
-    fresh: bool,
-    quiet: bool,
-) -> None:
+def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bool, **options: Any) -> None:
     """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
     FOLDER can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
@@ -115,29 +105,18 @@ def run(
     made = library.run_beir(
         folder,
         predictors,
-        measures,
-        split=split,
-        data_dir=data_dir,
-        remove_query=remove_query,
-        reports=reports,
         settings=given_flags(),
-        fresh=fresh,
         command=typed_command(),
         notify=say,
         progress=not quiet,
+        **options,
     )
-    for line in made.failed:
-        click.secho(f"failed: {safe(line)}", fg="red", err=True)
+    print_failed(made)
     table = library.run_table(made)
     click.echo(str(table))
     click.echo(f"\nreport: {shown_path(made.directory / 'report.md')}, report.html")
     write_latex(latex, table)
-    if made.failed:
-        raise FailedRunError(
-            "ignore the results of these predictors, because all their queries or LLM calls failed: "
-            + ", ".join(line.partition(":")[0] for line in made.failed),
-            remedy="fix the cause of the errors and run the command again",
-        )
+    check_failed(made, "fix the cause of the errors and run the command again")
 
 
 @command.command("questions")

@@ -68,16 +68,26 @@ def run_and_report(
     run = branchrank.library.run_benchmark(
         plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
     )
-    for line in run.failed:
-        click.secho(f"failed: {safe(line)}", fg="red", err=True)
+    print_failed(run)
     run.print()
     report = shown_path(run.directory / "report.md")
     click.echo(f"report: {report}, report.html")
+    check_failed(run, f"read the errors in {report}, fix the cause and run the command again")
+
+
+def print_failed(run: branchrank.Run) -> None:
+    """Print each predictor of which all queries or all LLM calls failed."""
+    for line in run.failed:
+        click.secho(f"failed: {safe(line)}", fg="red", err=True)
+
+
+def check_failed(run: branchrank.Run, remedy: str) -> None:
+    """Raise :class:`FailedRunError` if all queries or all LLM calls of a predictor failed."""
     if run.failed:
         raise FailedRunError(
             "ignore the results of these predictors, because all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in run.failed),
-            remedy=f"read the errors in {report}, fix the cause and run the command again",
+            remedy=remedy,
         )
 
 
@@ -110,10 +120,7 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
     "`family` for the first seven. Repeatable.",
 )
 @click.option(
-    "--questions",
-    "questions_file",
-    type=FILE,
-    help="The question file. Default: the question file of the workspace.",
+    "--questions", type=FILE, help="The question file. Default: the question file of the workspace."
 )
 @click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
 @click.option(
@@ -148,17 +155,11 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 def benchmark(
     data_dir: Path,
     predictors: tuple[str, ...],
-    questions_file: Path | None,
-    reports: Path,
-    experiment: str,
-    split: str,
-    api_endpoint: str,
-    api_predictor: str,
-    filters: tuple[str, ...],
     fresh: bool,
     dry_run: bool,
     seal: Path | None,
     quiet: bool,
+    **fields: Any,
 ) -> None:
     """Run predictors on the same questions, and report quality, latency and LLM cost.
 
@@ -172,14 +173,8 @@ def benchmark(
         predictors,
         data_dir=data_dir,
         settings=workspace_settings(data_dir),
-        api_endpoint=api_endpoint,
-        api_predictor=api_predictor,
-        questions=questions_file,
-        reports=reports,
-        experiment=experiment,
-        split=split,
-        filters=filters,
         command=typed_command(),
+        **fields,
     )
     run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)
 

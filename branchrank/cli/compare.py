@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -62,15 +62,12 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 def compare(
     baseline: Path,
     candidate: Path | None,
-    predictor: str,
-    baseline_predictor: str,
     baselines: tuple[str, ...],
     all_pairs: bool,
-    primary: str,
-    measures: tuple[str, ...],
     delta: float | None,
     where: tuple[str, ...],
     latex: Path | None,
+    **options: Any,
 ) -> None:
     """Compare a CANDIDATE run with a BASELINE run, and list the questions whose result changed.
 
@@ -80,29 +77,21 @@ def compare(
     from branchrank.library import comparison_table
     from branchrank.run import Run
 
-    _check_compared(candidate, bool(predictor or baseline_predictor), baselines, all_pairs)
+    named = bool(options["predictor"] or options["baseline_predictor"])
+    _check_compared(candidate, named, baselines, all_pairs)
     first = Run.load(baseline).where(*where)
     if candidate is None:
-        if measures or latex is not None:
+        if options["measures"] or latex is not None:
             raise UsageError(
                 "--measure and --latex need two runs, but only one was given",
                 remedy="use --primary to choose the measure; `branchrank show` prints the other measures",
             )
         chosen = "all-pairs" if all_pairs else baselines
-        click.echo(str(first.compare_all(chosen, primary, delta=delta)))
+        click.echo(str(first.compare_all(chosen, options["primary"], delta=delta)))
         return
-    compared = (
-        Run.load(candidate)
-        .where(*where)
-        .compare_with(
-            first,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=measures,
-            **({} if delta is None else {"delta": delta}),
-        )
-    )
+    if delta is not None:
+        options["delta"] = delta
+    compared = Run.load(candidate).where(*where).compare_with(first, **options)
     click.echo(str(compared))
     write_latex(latex, comparison_table(compared))
 
@@ -149,16 +138,13 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 @click.pass_context
 def gate(
     ctx: click.Context,
+    /,
     run: Path,
     baseline: Path,
-    delta: float,
-    predictor: str,
-    baseline_predictor: str,
-    primary: str,
-    measures: tuple[str, ...],
     where: tuple[str, ...],
     junit: Path | None,
     summary: Path | None,
+    **options: Any,
 ) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
@@ -169,18 +155,7 @@ def gate(
     from branchrank import library
     from branchrank.run import Run
 
-    decided = (
-        Run.load(run)
-        .where(*where)
-        .gate(
-            Run.load(baseline).where(*where),
-            delta=delta,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=measures,
-        )
-    )
+    decided = Run.load(run).where(*where).gate(Run.load(baseline).where(*where), **options)
     library.write_gate(decided, junit=junit, summary=summary)
     click.echo(str(decided))
     ctx.exit(EXIT_CODES[decided.outcome])

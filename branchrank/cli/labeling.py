@@ -21,7 +21,7 @@ from branchrank.questions.anchoring import read_lines
 from branchrank.questions.generation import GenerationEstimate, GenerationOptions
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
-from branchrank.records import Span
+from branchrank.records import SEED, Span
 from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
         for option in (
             QUIET,
             click.option(
-                "--seed", type=click.IntRange(0), default=42, show_default=True, help="Random seed."
+                "--seed", type=click.IntRange(0), default=SEED, show_default=True, help="Random seed."
             ),
             click.option(
                 "--model", default="", help="Model name. Not needed if the endpoint has only one model."
@@ -88,16 +88,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
 @llm_options(required=True)
 @settings_options(EngineSettings)
 def generate(
-    output: Path,
-    data_dir: Path,
-    count: int,
-    per_section: int,
-    max_leakage: float,
-    dry_run: bool,
-    base_url: str,
-    model: str,
-    seed: int,
-    quiet: bool,
+    output: Path, data_dir: Path, dry_run: bool, base_url: str, model: str, quiet: bool, **given: Any
 ) -> None:
     """Generate questions about the workspace's corpus with an LLM, and store them in the file OUTPUT.
 
@@ -106,7 +97,7 @@ def generate(
     or after twenty calls in a row without a usable question. OUTPUT keeps the questions that were written
     before the command stopped.
     """
-    options = GenerationOptions(count=count, per_section=per_section, max_leakage=max_leakage, seed=seed)
+    options = GenerationOptions(**given)
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         shown_progress(not quiet) as bars,
@@ -125,7 +116,7 @@ def generate(
         click.echo(f"{output}: {len(result.questions)} questions, mean leakage {result.mean_leakage:.0%}")
     if result.stopped:
         raise LLMError(
-            f"{result.stopped}; {len(result.questions)} of {count} questions were written",
+            f"{result.stopped}; {len(result.questions)} of {options.count} questions were written",
             remedy="fix the cause, and run the command again; finished calls are not repeated",
         )
     if not result.questions:

@@ -14,7 +14,7 @@ from branchrank.cli.search import on_terminal, open_workspace, search_on_termina
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
 from branchrank.questions.anchoring import read_lines
-from branchrank.records import Span
+from branchrank.records import SEED, Span
 
 #: The flags that an error suggests if the command runs without a terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
@@ -247,7 +247,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     show_default=True,
     help="Share of the questions to put into the tuning file.",
 )
-@click.option("--seed", type=int, default=42, show_default=True, help="Random seed.")
+@click.option("--seed", type=int, default=SEED, show_default=True, help="Random seed.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 

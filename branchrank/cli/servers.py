@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +30,9 @@ from branchrank.settings import (
     QdrantSettings,
     RetrievalSettings,
 )
+
+if TYPE_CHECKING:
+    from branchrank.serve.access import Access
 
 
 def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -83,6 +87,23 @@ predictor_option = click.option(
 )
 
 
+def _access(host: str, token_file: Path | None, port: int, **allowed: tuple[str, ...]) -> Access:
+    """Check the address and the token before anything is opened."""
+    from branchrank.serve.access import access_for, read_token
+
+    return access_for(host, token=read_token(token_file), **allowed)
+
+
+def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> None:
+    """Print the lines, the last one with the server's URL, and serve until the process is stopped."""
+    from branchrank.serve.server import http_server, listen, url_of
+
+    with listen(host, port) as listening:
+        for line in [*lines[:-1], f"{lines[-1]}{url_of(host, listening)}{path}"]:
+            click.echo(line, err=True)
+        http_server(app).run(sockets=[listening])
+
+
 @click.command("serve", cls=Command)
 @data_dir_option
 @predictor_option
@@ -117,30 +138,17 @@ predictor_option = click.option(
 )
 @settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"}))
 def serve(
-    data_dir: Path,
-    predictors: tuple[str, ...],
-    host: str,
-    port: int,
-    token_file: Path | None,
-    allowed_hosts: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
-    threads: int,
-    queue: int,
-    quiet: bool,
+    data_dir: Path, predictors: tuple[str, ...], threads: int, queue: int, quiet: bool, **address: Any
 ) -> None:
     """Serve retrieval over HTTP with POST /retrieve, GET /health and GET /openapi.json.
 
     By default, the server listens only on the loopback interface. To listen on any other interface, set a
     token with --token-file or the environment variable BRANCHRANK_TOKEN.
     """
-    from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application
-    from branchrank.serve.server import http_server, listen, url_of
     from branchrank.serve.service import Service, Workers
 
-    access = access_for(
-        host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
-    )
+    access = _access(**address)
     with ExitStack() as opened:
         workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
         service = Service(workspace, predictors)
@@ -148,11 +156,9 @@ def serve(
         workers = Workers(threads, queue)
         opened.callback(workers.close)
         app = application(service, workers, access)
-        listening = opened.enter_context(listen(host, port))
-        for name, reason in service.refused.items():
-            click.echo(f"not served: {name}: {reason}", err=True)
-        click.echo(f"serving {', '.join(service.predictors)} on {url_of(host, listening)}", err=True)
-        http_server(app).run(sockets=[listening])
+        lines = [f"not served: {name}: {reason}" for name, reason in service.refused.items()]
+        lines.append(f"serving {', '.join(service.predictors)} on ")
+        _run(app, address["host"], address["port"], lines)
 
 
 #: The maximum number of searches that wait for a thread.
@@ -177,30 +183,17 @@ def _end(number: int, _frame: FrameType | None) -> None:
 @address_options(port=8001)
 @QUIET
 @settings_options(GrepSettings, IndexSettings, CacheSettings)
-def mcp(
-    data_dir: Path,
-    transport: str,
-    predictors: tuple[str, ...],
-    host: str,
-    port: int,
-    token_file: Path | None,
-    allowed_hosts: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
-    quiet: bool,
-) -> None:
+def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool, **address: Any) -> None:
     """Serve the tools grep_search, vector_search, hybrid_search, predictor_search and read_file over MCP.
 
     The tools read only the corpus of the workspace. The flags for addresses and tokens apply only with
     --transport http, and work as in `branchrank serve`.
     """
-    from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
     from branchrank.serve.service import Service, Workers
 
     if transport == "http":
-        access = access_for(
-            host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
-        )
+        access = _access(**address)
     with ExitStack() as opened:
         workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
         service = Service(workspace, predictors)
@@ -214,8 +207,5 @@ def mcp(
                     signal.signal(number, _end)
             server.run("stdio")
             return
-        from branchrank.serve.server import http_server, listen, url_of
-
-        listening = opened.enter_context(listen(host, port))
-        click.echo(f"serving MCP on {url_of(host, listening)}{PATH}", err=True)
-        http_server(mcp_application(server, access)).run(sockets=[listening])
+        app = mcp_application(server, access)
+        _run(app, address["host"], address["port"], ["serving MCP on "], PATH)

@@ -12,6 +12,7 @@ from branchrank.cli.options import FILE, FOLDER, latex_option, write_latex
 from branchrank.cli.terminal import Command, safe
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
+from branchrank.records import SEED
 from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 
 
@@ -102,7 +103,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="Family-wise error rate for all comparisons of the same measure.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Random seed for the tests."
+    "--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Random seed for the tests."
 )
 @latex_option
 def compare_trec(
