@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
@@ -38,7 +37,7 @@ from branchrank.io.environment import preserved_random_state, temporary_environm
 from branchrank.io.printable import split_url, url_to_show
 from branchrank.records import Scored
 from branchrank.stores.arrays import REBUILD
-from branchrank.stores.vectors import ExactVectors, IntArray, check_query, upload_batches
+from branchrank.stores.vectors import ExactVectors, IntArray, check_query, cosines, upload_batches
 
 #: The directory of an embedded database, or the URL of a server.
 Location = Path | str
@@ -85,7 +84,7 @@ class UnreachableError(ArtifactError):
     """Error for a Chroma collection in which searches fail to find stored vectors."""
 
 
-class ChromaVectors:
+class ChromaVectors(ExactVectors):
     """A vector store that requests candidates from Chroma, and scores them with the vectors of the index."""
 
     def __init__(self, location: Location, name: str, exact: ExactVectors, *, made_for: str = "") -> None:
@@ -100,7 +99,7 @@ class ChromaVectors:
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)
         self._location = location
-        self._exact = exact
+        super().__init__(exact.ids, exact.matrix)
         with chroma_errors(location):
             self._client = connect(location)
         try:
@@ -136,7 +135,7 @@ class ChromaVectors:
         queries = np.stack([self.vector(key) for key in sample])
         answers = self._collection.query(query_embeddings=queries, n_results=1, include=[])["ids"]
         found = sum(
-            self._exact.score(self._rows(answer), query).max(initial=-1.0) > 1 - 1e-4
+            cosines(self.matrix, self._rows(answer), query).max(initial=-1.0) > 1 - 1e-4
             for query, answer in zip(queries, answers, strict=True)
         )
         if found < _PROBES_FOUND * len(rows):
@@ -145,7 +144,7 @@ class ChromaVectors:
 
     def _rows(self, answer: list[str]) -> IntArray:
         try:
-            return np.array([self._exact.row(key) for key in dict.fromkeys(answer)], dtype=np.intp)
+            return np.array([self.ids.row(key) for key in dict.fromkeys(answer)], dtype=np.intp)
         except KeyError as error:
             raise self._damaged(f"a search returned {error.args[0]!r}, which is not in the index") from None
 
@@ -155,21 +154,16 @@ class ChromaVectors:
             remedy=REBUILD,
         )
 
-    @property
-    def ids(self) -> Sequence[str]:
-        """The ids of the vectors, in the order of the rows."""
-        return self._exact.ids
-
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`.
 
         Exact search is used if all vectors are requested, or if the ``n``-th result has the same score as the
         last candidate that Chroma returns.
         """
-        check_query(vector, self._exact.dimension)
+        check_query(vector, self.dimension)
         wanted = min(n + _SLACK, len(self.ids))
         if n <= 0 or n >= len(self.ids):
-            return self._exact.search(vector, n)
+            return super().search(vector, n)
         with chroma_errors(self._location):
             answer = self._collection.query(
                 query_embeddings=vector[np.newaxis], n_results=wanted, include=[]
@@ -177,20 +171,12 @@ class ChromaVectors:
         rows = self._rows(answer)
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"a search for {wanted} vectors returned {len(rows)}")
-        ranking = self._exact.rank(rows, vector, len(rows))
+        ranking = self.rank(rows, vector, len(rows))
         # If the ``n``-th result ties with the last candidate, vectors that are not candidates may have the
         # same score too.
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
-            return self._exact.search(vector, n)
+            return super().search(vector, n)
         return ranking[:n]
-
-    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
-        return self._exact.scores(vector, keys)
-
-    def vector(self, key: str) -> Vectors:
-        """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
-        return self._exact.vector(key)
 
     def close(self) -> None:
         """Close the Chroma client."""

@@ -144,21 +144,14 @@ class ExactVectors:
 
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
-        scores = self.score(rows, vector)
+        scores = cosines(self.matrix, rows, vector)
         order = best(scores, self._ids.ties, n, rows=rows)
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
-    def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Return the cosines of ``rows`` with ``vector``, in an array of shape ``(len(rows),)``."""
-        return cosines(self.matrix, rows, vector)
-
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
-        return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
-
-    def row(self, key: str) -> int:
-        """Return the row number of the id ``key``. Raises ``KeyError`` for an unknown id."""
-        return self._ids.row(key)
+        rows = np.array([self._ids.row(key) for key in keys], dtype=np.intp)
+        return cosines(self.matrix, rows, vector)
 
     def vector(self, key: str) -> Vectors:
         """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
