@@ -161,7 +161,7 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
         assert time.monotonic() < ends, "workers are left"
         time.sleep(0.1)
     done = program(
-        *("-m", "branchrank.cli.main", "resume", directory, "--predictor", SLOW, *JOBS, "--quiet"),
+        *("-m", "branchrank.cli.main", "resume", directory, "--trust", *JOBS, "--quiet"),
         cwd=project,
         environment={
             "PYTHONPATH": str(ROOT / "tests"),
