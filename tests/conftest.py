@@ -37,9 +37,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples, but where the ``full`` tests run, and keep temporary folders in memory."""
-    if "full" not in config.getoption("markexpr"):
-        settings.register_profile("here", max_examples=EXAMPLES)
-        settings.load_profile("here")
+    examples = 100 if "full" in config.getoption("markexpr") else EXAMPLES
+    settings.register_profile("tests", max_examples=examples, deadline=None, derandomize=True)
+    settings.load_profile("tests")
     memory = Path("/dev/shm")
     if hasattr(config, "workerinput") or config.option.basetemp or not os.access(memory, os.W_OK):
         return

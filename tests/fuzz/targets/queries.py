@@ -20,6 +20,7 @@ from branchrank.measures.measures import parse_measure
 from branchrank.questions.anchoring import read_lines
 from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored
+from branchrank.spec import Fuse
 from branchrank.systems.query import read_filters
 from fuzz.target import Target, never_refused, require, seeds
 from fuzz.world import CANARY, index, put, scratch, workspace
@@ -168,8 +169,8 @@ def fused(content: bytes) -> None:
     made = {
         "rrf": fusion.rrf(branches),
         "score": fusion.score(branches, shares=["b0"]),
-        "convex": fusion.convex(branches),
-        "dbsf": fusion.dbsf(branches),
+        "convex": fusion.fuse(branches, Fuse(method="convex"), {}),
+        "dbsf": fusion.fuse(branches, Fuse(method="dbsf"), {}),
     }
     for name, ranking in made.items():
         require(set(ranking.ids) == keys and len(ranking) == len(keys), f"{name} changed the keys")
