@@ -102,6 +102,7 @@ def test_holm_matches_a_manual_calculation_in_the_given_order():
     assert holm([]) == ()
 
 
+@settings(max_examples=10)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_matches_statsmodels(p_values):
     from statsmodels.stats.multitest import multipletests
