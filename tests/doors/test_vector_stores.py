@@ -91,7 +91,7 @@ def test_the_report_says_that_the_recall_of_chroma_was_not_measured(
     def fail(*_: object) -> float:
         raise ArtifactError("the vector store can't be read", remedy="")
 
-    monkeypatch.setattr("branchrank.bench.store_recall.recall_against_exact", fail)
+    monkeypatch.setattr("branchrank.bench.opening.recall_against_exact", fail)
     run = benchmark(built, "--predictor", "dense", reports=tmp_path / "dense")
     assert "chroma (recall not measured because of an error)" in (run / "report.md").read_text()
     run = benchmark(built, "--predictor", "bm25", reports=tmp_path / "bm25")

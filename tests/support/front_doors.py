@@ -223,10 +223,10 @@ def grep_beside_embedding(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     asked: dict[str, str] = {}
     search_files, embed_query = grep_module.search_files, FakeEmbedder.embed_query
 
-    def grepping(root: Path, patterns: list[str], **options: Any) -> object:
+    def grepping(root: Path, patterns: list[str], *more: Any, **options: Any) -> object:
         asked["grep"] = " ".join(pattern.removeprefix(r"\b") for pattern in patterns)
         together.wait()
-        return search_files(root, patterns, **options)
+        return search_files(root, patterns, *more, **options)
 
     def embedding(embedder: FakeEmbedder, text: str) -> object:
         asked["vector"] = text
