@@ -7,7 +7,7 @@ author = "The BranchRank authors"
 copyright = author  # noqa: A001
 version = release = branchrank.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 html_theme = "furo"
 html_title = f"BranchRank {version}"
