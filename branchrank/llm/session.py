@@ -278,19 +278,32 @@ class AskingTask(Generic[T]):
         return lambda requests: llm.ask_all([(request, self._read) for request in requests])
 
 
+class LLMWork(NamedTuple):
+    """An open model and the executor that makes its calls. ``source`` is needed by workers in processes."""
+
+    llm: Gateway
+    executor: Executor = InProcess()
+    source: Source | None = None
+    prices: PriceTable | None = None
+
+    @property
+    def spent(self) -> Spent:
+        """The number and cost of all calls so far."""
+        return Spent(totals=totals(self.llm.ledger.rows, self.prices), prices=self.prices)
+
+
 class Asker(Generic[T]):
     """Uses an executor to make many independent calls to one model.
 
     ``at_once`` is the maximum number of concurrent calls.
     """
 
-    def __init__(
-        self, executor: Executor, llm: Gateway, read: Callable[[LLMReply], T], source: Source | None
-    ) -> None:
-        self._executor = executor
-        self._llm = llm
-        self._task = AskingTask(llm, read, source)
-        self.at_once = llm.concurrency * executor.workers
+    def __init__(self, work: LLMWork, read: Callable[[LLMReply], T]) -> None:
+        """Parse each reply with ``read``."""
+        self._executor = work.executor
+        self._llm = work.llm
+        self._task = AskingTask(work.llm, read, work.source)
+        self.at_once = work.llm.concurrency * work.executor.workers
 
     def ask_all(self, requests: Sequence[LLMRequest]) -> list[Answer[T]]:
         """Make the calls. Return the answers in the order of the requests."""
@@ -302,24 +315,6 @@ class Asker(Generic[T]):
                 self._llm.ledger.add(answer.call)
             answers.append(answer)
         return answers
-
-
-class LLMWork(NamedTuple):
-    """An open model and the executor that makes its calls. ``source`` is needed by workers in processes."""
-
-    llm: Gateway
-    executor: Executor = InProcess()
-    source: Source | None = None
-    prices: PriceTable | None = None
-
-    def asker(self, read: Callable[[LLMReply], T]) -> Asker[T]:
-        """Return an object that makes many calls and parses each reply with ``read``."""
-        return Asker(self.executor, self.llm, read, self.source)
-
-    @property
-    def spent(self) -> Spent:
-        """The number and cost of all calls so far."""
-        return Spent(totals=totals(self.llm.ledger.rows, self.prices), prices=self.prices)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.llm.session import LLMWork
+from branchrank.llm.session import Asker, LLMWork
 from branchrank.questions.checks import content_stems, leaked_share
 from branchrank.records import SEED, GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_choice import Estimate
@@ -117,7 +117,7 @@ def generate_questions(
     verify = _Verifier(lines, options.max_leakage)
     calls: list[LLMCall] = []
     streak = _Streak()
-    asker = work.asker(_read)
+    asker = Asker(work, _read)
     waiting = iter(_drawn(sections, lines, options.seed))
     while (missing := count - len(verify.accepted)) > 0 and not streak.has_ended():
         size = min(asker.at_once, math.ceil(missing / per_section), streak.left if calls else 1)

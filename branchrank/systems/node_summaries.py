@@ -15,7 +15,7 @@ from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
-from branchrank.llm.session import LLMWork
+from branchrank.llm.session import Asker, LLMWork
 from branchrank.records import SEED, Node, Record
 from branchrank.tree.build import with_summaries
 from branchrank.tree.navigate import Tree
@@ -48,7 +48,7 @@ def summarize_nodes(
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
     calls = []
-    asker = work.asker(_read)
+    asker = Asker(work, _read)
     count = len(tree.nodes) - 1
     for nodes in _by_height(tree):
         answers = asker.ask_all([_request(tree, node, summaries, seed) for node in nodes])
