@@ -9,36 +9,27 @@ import click
 
 from branchrank.cli.benchmark import check_failed, print_failed
 from branchrank.cli.options import (
+    ALL_PAIRS,
     FILE,
     FOLDER,
     FRESH,
+    LATEX,
     QUIET,
     REPORTS,
-    all_pairs_option,
+    flag,
     given_flags,
-    latex_option,
     settings_options,
+    switch,
     typed_command,
     write_latex,
 )
 from branchrank.cli.terminal import Group, import_from_here, safe, say, shown_path
-from branchrank.settings import (
-    BenchmarkSettings,
-    Bm25Settings,
-    CacheSettings,
-    EngineSettings,
-    IndexSettings,
-    LateInteractionSettings,
-    LocalSettings,
-)
 
-_BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
-_SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
 #: The benchmark and system settings that have an effect when whole documents are ranked.
-OPEN_SETTINGS = frozenset(
-    [f"benchmark.{name}" for name in _BENCHMARK]
-    + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]
-)
+_BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "rows", "baseline", "delta", "alpha")
+_SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
+SPLIT = flag("--split", "Read the judgments in qrels/SPLIT.tsv.", "test")
+REMOVE_QUERY = switch("--remove-query", "Exclude a document from the hits of the query with the same id.")
 
 
 @click.group("beir", cls=Group)
@@ -48,40 +39,34 @@ def command() -> None:
 
 @command.command("run", help_name="beir run", resumes=True)
 @click.argument("folder", type=FOLDER)
-@click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
-@click.option(
-    "--predictor",
-    "predictors",
-    multiple=True,
-    default=("bm25",),
-    show_default=True,
-    help="Predictor to run: bm25, dense, local, late-interaction, another system, or your own class as "
+@SPLIT
+@flag(
+    "--predictor predictors",
+    "Predictor to run: bm25, dense, local, late-interaction, another system, or your own class as "
     "module:Class. Repeatable.",
-)
-@click.option(
-    "--measure",
-    "-m",
-    "measures",
+    ("bm25",),
     multiple=True,
-    default=("nDCG@10", "R@100", "AP"),
-    show_default=True,
-    help="Name of a measure in ir-measures. The first measure is the primary measure. Repeatable.",
 )
-@click.option(
+@flag(
+    "--measure -m measures",
+    "Name of a measure in ir-measures. The first measure is the primary measure. Repeatable.",
+    ("nDCG@10", "R@100", "AP"),
+    multiple=True,
+)
+@flag(
     "--data-dir",
-    type=FOLDER,
-    help="Workspace for the index. Default: data/NAME, where NAME is the name of FOLDER.",
+    "Workspace for the index. Default: data/NAME, where NAME is the name of FOLDER.",
+    kind=FOLDER,
 )
-@click.option(
-    "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
-)
-@all_pairs_option
-@latex_option
+@REMOVE_QUERY
+@ALL_PAIRS
+@LATEX
 @REPORTS
 @FRESH
 @QUIET
-@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
-@settings_options(BenchmarkSettings, LocalSettings, LateInteractionSettings, only=OPEN_SETTINGS)
+@settings_options("index", "bm25", "cache", "engine")
+@settings_options(*(f"benchmark.{name}" for name in _BENCHMARK))
+@settings_options(*(f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS))
 def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bool, **options: Any) -> None:
     """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
@@ -121,11 +106,9 @@ def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bo
 
 @command.command("questions")
 @click.argument("folder", type=FOLDER)
-@click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
-@click.option("--output", type=FILE, required=True, help="The question file to write.")
-@click.option(
-    "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
-)
+@SPLIT
+@flag("--output", "The question file to write.", kind=FILE, required=True)
+@REMOVE_QUERY
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
     """Convert the queries and relevance judgments of the BEIR folder FOLDER to questions."""
     from branchrank import library

@@ -9,35 +9,21 @@ import click
 
 import branchrank
 from branchrank.cli.options import (
+    ACCESS,
+    DATA_DIR,
     FILE,
+    FILTER,
     FOLDER,
     QUIET,
-    access_options,
-    data_dir_option,
-    filter_option,
+    RUNNING,
+    flag,
     given_flags,
-    running_options,
     settings_options,
     typed_command,
 )
 from branchrank.cli.search import workspace_settings
 from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
 from branchrank.errors import FailedRunError
-from branchrank.settings import (
-    BenchmarkSettings,
-    Bm25Settings,
-    CacheSettings,
-    EngineSettings,
-    GrepSettings,
-    HybridSettings,
-    IndexSettings,
-    LateInteractionSettings,
-    LLMSettings,
-    LocalSettings,
-    PageindexSettings,
-    QdrantSettings,
-    RetrievalSettings,
-)
 
 
 def run_and_report(
@@ -108,59 +94,34 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 
 
 @click.command("benchmark", cls=Command, resumes=True)
-@data_dir_option
-@click.option(
-    "--predictor",
-    "predictors",
-    multiple=True,
-    default=("all",),
-    show_default=True,
-    help="Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
+@DATA_DIR
+@flag(
+    "--predictor predictors",
+    "Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
     "api, or your own class as module:Class. Use `all` for the first three predictors in this list, or "
     "`family` for the first seven. Repeatable.",
+    ("all",),
+    multiple=True,
 )
-@click.option(
-    "--questions", type=FILE, help="The question file. Default: the question file of the workspace."
-)
-@click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
-@click.option(
+@flag("--questions", "The question file. Default: the question file of the workspace.", kind=FILE)
+@flag("--experiment", "Name of the experiment.", "benchmark")
+@flag(
     "--split",
-    default="",
-    help="Name of the questions' split for the report, such as tuning or test. All questions are used.",
+    "Name of the questions' split for the report, such as tuning or test. All questions are used.",
+    "",
 )
-@click.option(
+@flag(
     "--api-endpoint",
-    default="",
-    help="URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
+    "URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
     "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
+    "",
 )
-@click.option("--api-predictor", default="", help="Predictor that the API endpoint runs.")
-@filter_option
-@running_options
-@settings_options(
-    BenchmarkSettings,
-    LocalSettings,
-    HybridSettings,
-    PageindexSettings,
-    GrepSettings,
-    QdrantSettings,
-    RetrievalSettings,
-    LateInteractionSettings,
-    Bm25Settings,
-    LLMSettings,
-    IndexSettings,
-    CacheSettings,
-    EngineSettings,
-)
-def benchmark(
-    data_dir: Path,
-    predictors: tuple[str, ...],
-    fresh: bool,
-    dry_run: bool,
-    seal: Path | None,
-    quiet: bool,
-    **fields: Any,
-) -> None:
+@flag("--api-predictor", "Predictor that the API endpoint runs.", "")
+@FILTER
+@RUNNING
+@settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")
+@settings_options("late_interaction", "bm25", "llm", "index", "cache", "engine")
+def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None:
     """Run predictors on the same questions, and report quality, latency and LLM cost.
 
     An interrupted run with the same plan is resumed.
@@ -169,21 +130,17 @@ def benchmark(
 
     if any(":" in name for name in predictors):
         import_from_here()
-    plan = plan_from_names(
-        predictors,
-        data_dir=data_dir,
-        settings=workspace_settings(data_dir),
-        command=typed_command(),
-        **fields,
-    )
-    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)
+    running = {name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet")}
+    settings = workspace_settings(data_dir)
+    plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
+    run_and_report(plan, **running)
 
 
 @click.command("run", cls=Command, resumes=True)
 @click.argument("experiment", type=FILE)
-@running_options
-@settings_options(BenchmarkSettings, LLMSettings, CacheSettings, EngineSettings)
-def run(experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path | None, quiet: bool) -> None:
+@RUNNING
+@settings_options("benchmark", "llm", "cache", "engine")
+def run(experiment: Path, reports: Path, **running: Any) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report.
 
     The whole file is checked before the run, and all problems are reported together.
@@ -191,13 +148,13 @@ def run(experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path 
     from branchrank.library import plan_from_experiment
 
     plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
-    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)
+    run_and_report(plan, **running)
 
 
 @click.command("resume", cls=Command, resumes=True)
 @click.argument("run", type=FOLDER)
-@access_options
-@settings_options(EngineSettings)
+@ACCESS
+@settings_options("engine")
 @QUIET
 def resume(run: Path, quiet: bool, **access: Any) -> None:
     """Resume an interrupted RUN and keep its finished rows.

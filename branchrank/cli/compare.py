@@ -8,26 +8,23 @@ from typing import Any, Literal
 
 import click
 
-from branchrank.cli.options import FILE, FOLDER, WHERE, latex_option, write_latex
+from branchrank.cli.options import FILE, FOLDER, LATEX, WHERE, flag, switch, write_latex
 from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
 
-PRIMARY = click.option(
-    "--primary",
-    default="",
-    help="Measure to test, such as strict_hit@5. Default: the primary measure of the run.",
+PRIMARY = flag(
+    "--primary", "Measure to test, such as strict_hit@5. Default: the primary measure of the run.", ""
 )
-MEASURES = click.option(
-    "--measure",
-    "measures",
+MEASURES = flag(
+    "--measure measures",
+    "Additional measure, such as nDCG@10, shown with an interval but not tested. Repeatable.",
     multiple=True,
-    help="Additional measure, such as nDCG@10, shown with an interval but not tested. Repeatable.",
 )
-BASELINE_PREDICTOR = click.option(
+BASELINE_PREDICTOR = flag(
     "--baseline-predictor",
-    default="",
-    help="Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
+    "Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
     "the candidate.",
+    "",
 )
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
@@ -35,30 +32,27 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.command("compare", cls=Command)
 @click.argument("baseline", type=FOLDER)
 @click.argument("candidate", type=FOLDER, required=False)
-@click.option(
-    "--predictor",
-    default="",
-    help="Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.",
+@flag(
+    "--predictor", "Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.", ""
 )
 @BASELINE_PREDICTOR
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    help="Predictor with which the other predictors of a single run are compared. Repeatable. Default: the "
+@flag(
+    "--baseline baselines",
+    "Predictor with which the other predictors of a single run are compared. Repeatable. Default: the "
     "run's baseline.",
+    multiple=True,
 )
-@click.option("--all-pairs", is_flag=True, help="Compare every pair of predictors in a single run.")
+@switch("--all-pairs", "Compare every pair of predictors in a single run.")
 @PRIMARY
 @MEASURES
-@click.option(
+@flag(
     "--delta",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.05 for two runs, and the run's delta for "
+    "Largest difference that counts as equivalent. Default: 0.05 for two runs, and the run's delta for "
     "a single run.",
+    kind=click.FloatRange(0, 1, min_open=True),
 )
 @WHERE
-@latex_option
+@LATEX
 def compare(
     baseline: Path,
     candidate: Path | None,
@@ -116,25 +110,24 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 
 @click.command("gate", cls=Command)
 @click.argument("run", type=FOLDER)
-@click.option("--baseline", type=FOLDER, required=True, help="The baseline run.")
-@click.option(
+@flag("--baseline", "The baseline run.", kind=FOLDER, required=True)
+@flag(
     "--delta",
-    type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Largest acceptable loss, in units of the measure (0.05 is 5 points of a hit rate).",
+    "Largest acceptable loss, in units of the measure (0.05 is 5 points of a hit rate).",
+    0.05,
+    click.FloatRange(0, 1),
 )
-@click.option(
+@flag(
     "--predictor",
-    default="",
-    help="Predictor in RUN to check for regressions. Default: every predictor that both runs contain.",
+    "Predictor in RUN to check for regressions. Default: every predictor that both runs contain.",
+    "",
 )
 @BASELINE_PREDICTOR
 @PRIMARY
 @MEASURES
 @WHERE
-@click.option("--junit", type=FILE, help="Write the result to this file as JUnit XML.")
-@click.option("--summary", type=FILE, help="Write the result to this file as Markdown, for a pull request.")
+@flag("--junit", "Write the result to this file as JUnit XML.", kind=FILE)
+@flag("--summary", "Write the result to this file as Markdown, for a pull request.", kind=FILE)
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -166,29 +159,18 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@click.option(
-    "--primary", default="", help="Measure to compare, such as nDCG@10. Default: the runs' primary measure."
+@flag("--primary", "Measure to compare, such as nDCG@10. Default: the runs' primary measure.", "")
+@flag(
+    "--baseline", "System with which the other systems are compared. Default: the first run's baseline.", ""
 )
-@click.option(
-    "--baseline",
-    default="",
-    help="System with which the other systems are compared. Default: the first run's baseline.",
-)
-@click.option(
+@flag(
     "--delta",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: the first run's delta.",
+    "Largest difference that counts as equivalent. Default: the first run's delta.",
+    kind=click.FloatRange(0, 1, min_open=True),
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "markdown", "csv"]),
-    default="text",
-    show_default=True,
-    help="Format of the table.",
-)
-@click.option("--output", type=FILE, help="Write the table to this file instead of printing it.")
-@latex_option
+@flag("--format form", "Format of the table.", "text", click.Choice(["text", "markdown", "csv"]))
+@flag("--output", "Write the table to this file instead of printing it.", kind=FILE)
+@LATEX
 def datasets(
     runs: tuple[str, ...],
     primary: str,

@@ -9,10 +9,9 @@ import click
 import msgspec
 
 import branchrank
-from branchrank.cli.options import FILE, JSON, QUIET, data_dir_option, given_flags, settings_options
+from branchrank.cli.options import DATA_DIR, FILE, JSON, QUIET, flag, given_flags, settings_options
 from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, GrepSettings, IndexSettings
 
 if TYPE_CHECKING:
     from branchrank.index.adoption import Adoption
@@ -22,16 +21,16 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command("index", cls=Command, resumes=True)
 @click.argument("corpus", required=False)
-@data_dir_option
-@click.option("--exclude", multiple=True, help="Exclude documents that match this glob pattern. Repeatable.")
-@click.option(
+@DATA_DIR
+@flag("--exclude", "Exclude documents that match this glob pattern. Repeatable.", multiple=True)
+@flag(
     "--chunks",
-    type=OWN_FILE,
-    help="Index the chunks in this chunks.jsonl instead of splitting the documents into chunks.",
+    "Index the chunks in this chunks.jsonl instead of splitting the documents into chunks.",
+    kind=OWN_FILE,
 )
-@click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree instead of building one.")
+@flag("--nodes", "Use this nodes.jsonl as the tree instead of building one.", kind=OWN_FILE)
 @QUIET
-@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
+@settings_options("index", "bm25", "cache", "engine")
 def index(
     corpus: str | None,
     data_dir: Path,
@@ -80,17 +79,15 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.command("adopt", cls=Command)
 @click.argument("folder", type=_FOLDER)
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--corpus",
-    help="Folder or corpus name of the documents that the chunks come from. "
+    "Folder or corpus name of the documents that the chunks come from. "
     "Default: the corpus in the branchrank.toml of the workspace or of FOLDER.",
 )
-@click.option(
-    "--collection", default="", help="Name of the Chroma collection to use, if chroma/ contains several."
-)
+@flag("--collection", "Name of the Chroma collection to use, if chroma/ contains several.", "")
 @QUIET
-@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
+@settings_options("index", "bm25", "cache", "engine")
 def adopt(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
     """Create a workspace from chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
@@ -135,9 +132,9 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
 
 
 @click.command("check", cls=Command)
-@data_dir_option
+@DATA_DIR
 @JSON
-@settings_options(IndexSettings, only=frozenset({"index.embedder", "index.vector_store"}))
+@settings_options("index.embedder", "index.vector_store")
 def check(data_dir: Path, as_json: bool) -> None:
     """Check every file of the index against the digest that was recorded when the index was built.
 
@@ -153,18 +150,15 @@ def check(data_dir: Path, as_json: bool) -> None:
 
 
 @click.command("calibrate", cls=Command)
-@data_dir_option
-@click.option(
-    "--questions",
-    "questions_file",
-    type=FILE,
-    help="The question file. Gold is not used. Default: the question file of the workspace.",
+@DATA_DIR
+@flag(
+    "--questions questions_file",
+    "The question file. Gold is not used. Default: the question file of the workspace.",
+    kind=FILE,
 )
 @JSON
 @QUIET
-@settings_options(
-    GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
-)
+@settings_options("grep.vector_score_threshold", "index.embedder")
 def calibrate(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Suggest a vector_score_threshold at which 95% of the questions keep their nearest chunk.
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import branchrank
-from branchrank.cli.options import FILE, FOLDER, QUIET, data_dir_option, given_flags, settings_options
+from branchrank.cli.options import (
+    DATA_DIR,
+    FILE,
+    FOLDER,
+    QUIET,
+    flag,
+    given_flags,
+    settings_options,
+    switch,
+    together,
+)
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.errors import BranchRankError, InputError, LLMError, UsageError
 from branchrank.io.progress import shown_progress
@@ -22,7 +32,7 @@ from branchrank.questions.generation import GenerationEstimate, GenerationOption
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
 from branchrank.records import SEED, Span
-from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
+from branchrank.settings import LLMSettings, settings_of
 
 if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
@@ -33,60 +43,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 OUTPUT = click.argument("output", type=FILE)
 
 
-def llm_options(*, required: bool) -> Callable[[F], F]:
-    """Return a decorator that adds flags for the LLM endpoint, the seed and the LLM client's settings."""
-
-    def decorate(function: F) -> F:
-        # These commands have no fallback for a failed LLM call, so they don't have --on-llm-failure.
-        named = frozenset(
-            f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"
-        )
-        function = settings_options(CacheSettings)(function)
-        function = settings_options(LLMSettings, only=named)(function)
-        for option in (
-            QUIET,
-            click.option(
-                "--seed", type=click.IntRange(0), default=SEED, show_default=True, help="Random seed."
-            ),
-            click.option(
-                "--model", default="", help="Model name. Not needed if the endpoint has only one model."
-            ),
-            click.option(
-                "--base-url",
-                required=required,
-                default=None if required else "",
-                help="Base URL of an OpenAI-compatible endpoint.",
-            ),
-        ):
-            function = option(function)
-        return function
-
-    return decorate
+#: The settings of the LLM client. Without a fallback for a failed LLM call, there is no --on-llm-failure.
+_LLM = [f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"]
+LLM_OPTIONS = together(
+    flag("--model", "Model name. Not needed if the endpoint has only one model.", ""),
+    flag("--seed", "Random seed.", SEED, click.IntRange(0)),
+    QUIET,
+    settings_options(*_LLM, "cache"),
+)
+_BASE_URL = "Base URL of an OpenAI-compatible endpoint."
+REQUIRED_URL = flag("--base-url", _BASE_URL, required=True)
 
 
 @click.command("generate", cls=Command, resumes=True)
 @OUTPUT
-@data_dir_option
-@click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="Number of questions to write."
-)
-@click.option(
-    "--per-section",
-    type=click.IntRange(1, 10),
-    default=1,
-    show_default=True,
-    help="Number of questions to request for each section.",
-)
-@click.option(
+@DATA_DIR
+@flag("--count", "Number of questions to write.", 100, click.IntRange(1))
+@flag("--per-section", "Number of questions to request for each section.", 1, click.IntRange(1, 10))
+@flag(
     "--max-leakage",
-    type=click.FloatRange(0, 1),
-    default=0.8,
-    show_default=True,
-    help="Reject a question if more than this share of its content words occurs in its quoted answer.",
+    "Reject a question if more than this share of its content words occurs in its quoted answer.",
+    0.8,
+    click.FloatRange(0, 1),
 )
-@click.option("--dry-run", is_flag=True, help="Print an estimate of the LLM calls and tokens, and exit.")
-@llm_options(required=True)
-@settings_options(EngineSettings)
+@switch("--dry-run", "Print an estimate of the LLM calls and tokens, and exit.")
+@REQUIRED_URL
+@LLM_OPTIONS
+@settings_options("engine")
 def generate(
     output: Path, data_dir: Path, dry_run: bool, base_url: str, model: str, quiet: bool, **given: Any
 ) -> None:
@@ -133,9 +116,10 @@ def _print_estimate(estimate: GenerationEstimate) -> None:
 
 @click.command("summarize", cls=Command, resumes=True)
 @OUTPUT
-@data_dir_option
-@llm_options(required=True)
-@settings_options(EngineSettings)
+@DATA_DIR
+@REQUIRED_URL
+@LLM_OPTIONS
+@settings_options("engine")
 def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
     """Summarize every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
 
@@ -170,34 +154,26 @@ MOST_LINES = 60
 
 @click.command("label", cls=Command, help_name="questions label", resumes=True)
 @click.argument("run", type=FOLDER)
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--output",
-    type=FILE,
+    "The question file to add the labels to. The file is created if it does not exist.",
+    kind=FILE,
     required=True,
-    help="The question file to add the labels to. The file is created if it does not exist.",
 )
-@click.option("--annotator", required=True, help="Your name, which is stored with each label.")
-@click.option(
-    "--depth",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    help="Label the hits of each system up to this rank.",
+@flag("--annotator", "Your name, which is stored with each label.", required=True)
+@flag("--depth", "Label the hits of each system up to this rank.", 5, click.IntRange(1, 1000))
+@flag(
+    "--questions questions_file",
+    "The question file. Needed only if the run does not store the text of its questions.",
+    kind=FILE,
 )
-@click.option(
-    "--questions",
-    "questions_file",
-    type=FILE,
-    help="The question file. Needed only if the run does not store the text of its questions.",
-)
-@click.option(
+@switch(
     "--accept-proposals",
-    is_flag=True,
-    help="Store the LLM's labels without asking for confirmation. Reports say that an LLM labeled these "
-    "passages.",
+    "Store the LLM's labels without asking for confirmation. Reports say that an LLM labeled these passages.",
 )
-@llm_options(required=False)
+@flag("--base-url", _BASE_URL, "")
+@LLM_OPTIONS
 def label(
     run: Path,
     data_dir: Path,
@@ -345,12 +321,11 @@ def _print_counts(labeling: Labeling) -> None:
 @click.command("agreement", cls=Command)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
-@click.option(
-    "--annotator",
-    "annotators",
-    multiple=True,
-    help="Annotator whose labels are compared, if a file has labels from several annotators. Give the flag "
+@flag(
+    "--annotator annotators",
+    "Annotator whose labels are compared, if a file has labels from several annotators. Give the flag "
     "twice: once for FIRST and once for SECOND.",
+    multiple=True,
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print Cohen's kappa, which measures how much more often two annotators agree than they would by chance.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from branchrank.cli.terminal import safe
-from branchrank.settings import Setting, Settings, settings_of
+from branchrank.settings import PARTS, Setting, settings_of
 
 if TYPE_CHECKING:
     from branchrank.library import ResultsTable
@@ -25,31 +25,53 @@ DEFAULT_REPORTS = Path("reports")
 DEMO_FOLDER = Path("branchrank-demo")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
-WHERE = click.option(
-    "--where",
-    metavar="SLICE=VALUE",
-    multiple=True,
-    help="Use only questions whose SLICE has this VALUE. SLICE is gold, kind, difficulty, overlap, content, "
-    "size or depth. Repeatable.",
-)
+SHARE = click.FloatRange(0, 1)
+POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
+OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Return a decorator that adds a flag for each setting in ``parts``.
+def flag(names: str, text: str, default: Any = None, kind: Any = None, **details: Any) -> Callable[[F], F]:
+    """Return a decorator that adds a flag with the help ``text``, and its default if there is one.
 
-    If ``only`` is given, only the settings with these names (``section.name``) get a flag.
+    ``names`` contains the flag's names, and optionally the name of its parameter. ``kind`` is click's type.
     """
+    if default is not None:
+        details["default"] = default
+    if default not in (None, "", ()):
+        details.setdefault("show_default", True)
+    return click.option(*names.split(), type=kind, help=text, **details)
+
+
+def switch(names: str, text: str) -> Callable[[F], F]:
+    """Return a decorator that adds a flag without a value."""
+    return click.option(*names.split(), is_flag=True, help=text)
+
+
+def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds several flags, which ``--help`` shows in this order."""
 
     def decorate(function: F) -> F:
-        for part in reversed(parts):
-            for setting in reversed(settings_of(part)):
-                if only is None or f"{setting.section}.{setting.name}" in only:
-                    function = _option(setting)(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return decorate
+
+
+def settings_options(*names: str) -> Callable[[F], F]:
+    """Return a decorator that adds a flag for each named setting.
+
+    A name is that of a section (``local``, for all its settings) or of one setting (``index.embedder``).
+    """
+    every = [setting for part in PARTS for setting in settings_of(part)]
+    return together(
+        *(
+            _option(each)
+            for name in names
+            for each in every
+            if name in (each.section, f"{each.section}.{each.name}")
+        )
+    )
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
@@ -109,20 +131,9 @@ def _give(context: click.Context, key: str, value: Any) -> None:
     given[key] = value
 
 
-def all_pairs_option(function: F) -> F:
-    """Add the ``--all-pairs`` flag, short for ``--baseline all-pairs``, to a command."""
-
-    def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-        if value:
-            _give(context, "benchmark.baseline", "all-pairs")
-
-    return click.option(
-        "--all-pairs",
-        is_flag=True,
-        expose_value=False,
-        callback=callback,
-        help="Compare every pair of predictors, instead of each predictor with the baseline.",
-    )(function)
+def _all_pairs(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        _give(context, "benchmark.baseline", "all-pairs")
 
 
 def given_flags() -> Mapping[str, Any]:
@@ -131,72 +142,9 @@ def given_flags() -> Mapping[str, Any]:
     return given
 
 
-def data_dir_option(function: F) -> F:
-    """Add the ``--data-dir`` flag to a command."""
-    return click.option(
-        "--data-dir",
-        type=FOLDER,
-        default=DEFAULT_DATA_DIR,
-        show_default=True,
-        help="The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
-    )(function)
-
-
-def filter_option(function: F) -> F:
-    """Add the ``--filter`` flag to a command."""
-    return click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Search only documents whose KEY (file_path or source) matches VALUE (a path or glob pattern). "
-        "Repeatable. A document must match every filter.",
-    )(function)
-
-
 def typed_command() -> str:
     """Return the running command as the user typed it, for ``run.json``."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-FRESH = click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
-REPORTS = click.option(
-    "--reports",
-    type=FOLDER,
-    default=Path("reports"),
-    show_default=True,
-    help="The folder in which the run's directory is created.",
-)
-
-
-def running_options(function: F) -> F:
-    """Add the flags that are shared by all commands that start a run."""
-    for option in (
-        all_pairs_option,
-        QUIET,
-        click.option(
-            "--seal",
-            type=FILE,
-            help="If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "
-            "plan is equal to the plan in FILE. The report of such a run states that the plans are equal.",
-        ),
-        click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Print the number of queries and the estimated LLM cost, and exit.",
-        ),
-        FRESH,
-        REPORTS,
-    ):
-        function = option(function)
-    return function
-
-
-def latex_option(function: F) -> F:
-    """Add the ``--latex`` flag to a command."""
-    return click.option("--latex", type=FILE, help="Also write the table to this file as LaTeX (booktabs).")(
-        function
-    )
 
 
 def write_latex(path: Path | None, table: ResultsTable) -> None:
@@ -208,26 +156,71 @@ def write_latex(path: Path | None, table: ResultsTable) -> None:
         click.echo(f"written: {safe(str(path))}")
 
 
-def access_options(function: F) -> F:
-    """Add the flags for a run's workspace, its questions, and the permission to use what the run names."""
-    for option in (
-        click.option(
-            "--trust",
-            is_flag=True,
-            help="Use the hosts, models, files and predictor classes that the run names. Without this flag, "
-            "the command lists them and stops. API keys are sent to the hosts.",
-        ),
-        click.option(
-            "--questions",
-            type=FILE,
-            help="The question file. Needed only if the run does not store the text of its questions. "
-            "Default: the copy in the run, or the question file of the workspace.",
-        ),
-        click.option(
-            "--data-dir",
-            type=FOLDER,
-            help="The run's workspace, if it has moved. Default: the workspace that the run names.",
-        ),
-    ):
-        function = option(function)
-    return function
+JSON = switch("--json as_json", "Print one JSON object.")
+QUIET = switch("--quiet", "Show no progress.")
+FRESH = switch("--fresh", "Start over instead of resuming an interrupted run.")
+LATEX = flag("--latex", "Also write the table to this file as LaTeX (booktabs).", kind=FILE)
+REPORTS = flag("--reports", "The folder in which the run's directory is created.", DEFAULT_REPORTS, FOLDER)
+DATA_DIR = flag(
+    "--data-dir",
+    "The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
+    DEFAULT_DATA_DIR,
+    FOLDER,
+)
+WHERE = flag(
+    "--where",
+    "Use only questions whose SLICE has this VALUE. SLICE is gold, kind, difficulty, overlap, content, "
+    "size or depth. Repeatable.",
+    metavar="SLICE=VALUE",
+    multiple=True,
+)
+FILTER = flag(
+    "--filter filters",
+    "Search only documents whose KEY (file_path or source) matches VALUE (a path or glob pattern). "
+    "Repeatable. A document must match every filter.",
+    metavar="KEY=VALUE",
+    multiple=True,
+)
+#: Short for ``--baseline all-pairs``.
+ALL_PAIRS = click.option(
+    "--all-pairs",
+    is_flag=True,
+    expose_value=False,
+    callback=_all_pairs,
+    help="Compare every pair of predictors, instead of each predictor with the baseline.",
+)
+#: The flags of all commands that start a run.
+RUNNING = together(
+    REPORTS,
+    FRESH,
+    switch("--dry-run", "Print the number of queries and the estimated LLM cost, and exit."),
+    flag(
+        "--seal",
+        "If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "
+        "plan is equal to the plan in FILE. The report of such a run states that the plans are equal.",
+        kind=FILE,
+    ),
+    QUIET,
+    ALL_PAIRS,
+)
+#: The flags for a run's workspace, its questions, and the permission to use what the run names.
+ACCESS = together(
+    flag(
+        "--data-dir",
+        "The run's workspace, if it has moved. Default: the workspace that the run names.",
+        kind=FOLDER,
+    ),
+    flag(
+        "--questions",
+        "The question file. Needed only if the run does not store the text of its questions. "
+        "Default: the copy in the run, or the question file of the workspace.",
+        kind=FILE,
+    ),
+    switch(
+        "--trust",
+        "Use the hosts, models, files and predictor classes that the run names. Without this flag, "
+        "the command lists them and stops. API keys are sent to the hosts.",
+    ),
+)
+#: The size of the returned passages.
+RETURNS = settings_options("benchmark.returns", "benchmark.passage_lines")

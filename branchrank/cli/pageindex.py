@@ -9,7 +9,7 @@ import click
 
 import branchrank
 from branchrank.cli.labeling import summarize
-from branchrank.cli.options import FILE, data_dir_option, given_flags
+from branchrank.cli.options import DATA_DIR, FILE, flag, given_flags
 from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
@@ -29,10 +29,8 @@ command.add_command(summarize)
 
 
 @command.command("build")
-@data_dir_option
-@click.option(
-    "--output", type=FILE, help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace."
-)
+@DATA_DIR
+@flag("--output", "File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.", kind=FILE)
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
     with _opened(data_dir) as workspace:
@@ -53,10 +51,8 @@ def _opened(data_dir: Path) -> branchrank.Workspace:
 
 @command.command("show")
 @click.argument("node", required=False)
-@data_dir_option
-@click.option(
-    "--depth", type=click.IntRange(1), default=3, show_default=True, help="Number of levels to print."
-)
+@DATA_DIR
+@flag("--depth", "Number of levels to print.", 3, click.IntRange(1))
 def show(node: str | None, data_dir: Path, depth: int) -> None:
     """Print the subtree of NODE (a node's id or a file's path). Without NODE, print the whole tree."""
     with _opened(data_dir) as workspace:
@@ -83,7 +79,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 
 
 @command.command("check")
-@data_dir_option
+@DATA_DIR
 @click.argument("nodes", required=False, type=FILE)
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
@@ -100,7 +96,7 @@ def check(nodes: Path | None, data_dir: Path) -> None:
 @command.command("export")
 @click.argument("source")
 @click.argument("output", type=FILE)
-@data_dir_option
+@DATA_DIR
 @click.option("--summaries/--no-summaries", default=True, help="Include summaries.")
 @click.option("--text/--no-text", default=True, help="Include the text of each section.")
 def export(source: str, output: Path, data_dir: Path, summaries: bool, text: bool) -> None:
@@ -115,7 +111,7 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 @click.argument("json_file", type=FILE)
 @click.argument("source")
 @click.argument("output", type=FILE)
-@data_dir_option
+@DATA_DIR
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     """Convert JSON_FILE, PageIndex's output for the document SOURCE, to the nodes.jsonl file OUTPUT.
 

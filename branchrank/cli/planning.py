@@ -10,42 +10,23 @@ import click
 import branchrank
 from branchrank.bench.tuning import BUDGET, FOLDS, write_tuned
 from branchrank.bench.tuning import tune as tuning_of
-from branchrank.cli.options import FILE, QUIET, given_flags, settings_options
+from branchrank.cli.options import FILE, QUIET, SHARE, flag, given_flags, settings_options, switch
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import BenchmarkSettings, EngineSettings
-
-SHARE = click.FloatRange(0, 1)
 
 
 @click.command("tune", cls=Command)
 @click.argument("experiment", type=FILE)
-@click.option(
-    "--on",
-    "questions_file",
-    type=FILE,
+@flag(
+    "--on questions_file",
+    "The question file to tune on, such as the output of `branchrank questions mine`.",
+    kind=FILE,
     required=True,
-    help="The question file to tune on, such as the output of `branchrank questions mine`.",
 )
-@click.option(
-    "--folds",
-    type=click.IntRange(2, 100),
-    default=FOLDS,
-    show_default=True,
-    help="Number of cross-validation folds.",
-)
-@click.option(
-    "--budget",
-    type=click.IntRange(2, 1000),
-    default=BUDGET,
-    show_default=True,
-    help="Number of combinations of values to try for each system.",
-)
-@click.option("--write", is_flag=True, help="Add the tuned systems to EXPERIMENT.")
+@flag("--folds", "Number of cross-validation folds.", FOLDS, click.IntRange(2, 100))
+@flag("--budget", "Number of combinations of values to try for each system.", BUDGET, click.IntRange(2, 1000))
+@switch("--write", "Add the tuned systems to EXPERIMENT.")
 @QUIET
-@settings_options(EngineSettings)
-@settings_options(
-    BenchmarkSettings, only=frozenset({"benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary"})
-)
+@settings_options("engine", "benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary")
 def tune(experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool) -> None:
     """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
 
@@ -82,56 +63,47 @@ def tune(experiment: Path, questions_file: Path, folds: int, budget: int, write:
 
 
 @click.command("power", cls=Command)
-@click.option(
+@flag(
     "--questions",
-    type=click.IntRange(1, 1_000_000),
+    "Number of questions. Repeatable.",
+    branchrank.library.POWER_QUESTIONS,
+    click.IntRange(1, 1_000_000),
     multiple=True,
-    default=branchrank.library.POWER_QUESTIONS,
-    show_default=True,
-    help="Number of questions. Repeatable.",
 )
-@click.option("--rate", type=SHARE, help="Expected hit rate, 0 to 1.  [default: 0.7]")
-@click.option(
+@flag("--rate", "Expected hit rate, 0 to 1.  [default: 0.7]", kind=SHARE)
+@flag(
     "--disagreement",
-    type=SHARE,
-    help="Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
+    "Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
+    kind=SHARE,
 )
-@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to detect, from 0 to 1.")
-@click.option(
+@flag("--difference", "Difference in hit rate that you want to detect, from 0 to 1.", kind=SHARE)
+@flag(
     "--candidates",
-    type=click.IntRange(1, 1000),
-    help="Number of predictors that are compared with the baseline.  [default: 1]",
+    "Number of predictors that are compared with the baseline.  [default: 1]",
+    kind=click.IntRange(1, 1000),
 )
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.05,
-    show_default=True,
-    help="Family-wise error rate.",
-)
-@click.option(
+@flag("--alpha", "Family-wise error rate.", 0.05, click.FloatRange(0, 1, min_open=True, max_open=True))
+@flag(
     "--sources",
-    type=click.IntRange(1, 1_000_000),
-    help="Number of pages that contain the gold. Questions that share a page give less information.  "
+    "Number of pages that contain the gold. Questions that share a page give less information.  "
     "[default: one page per question]",
+    kind=click.IntRange(1, 1_000_000),
 )
-@click.option(
+@flag(
     "--icc",
-    type=SHARE,
-    help="Correlation between questions on the same page, from 0 (independent) to 1 (identical).  "
-    "[default: 0.1]",
+    "Correlation between questions on the same page, from 0 (independent) to 1 (identical).  [default: 0.1]",
+    kind=SHARE,
 )
-@click.option(
-    "--run",
-    "run",
-    type=click.Path(path_type=Path),
-    help="Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
+@flag(
+    "--run run",
+    "Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
     "are computed.",
+    kind=click.Path(path_type=Path),
 )
-@click.option(
+@flag(
     "--measure",
-    default="",
-    help="Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
+    "Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
+    "",
 )
 def power(questions: tuple[int, ...], run: Path | None, measure: str, **assumptions: Any) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.

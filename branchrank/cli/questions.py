@@ -9,7 +9,7 @@ import click
 
 import branchrank
 from branchrank.cli.labeling import agreement, generate, label
-from branchrank.cli.options import FILE, QUIET, data_dir_option
+from branchrank.cli.options import DATA_DIR, FILE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
@@ -24,38 +24,34 @@ GOLD_LINES = 5
 
 @click.command("add", cls=Command)
 @click.argument("questions", required=False, type=FILE)
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--question",
-    default="",
-    help="The text of the question. Without --source, the terminal UI opens with the search results for this "
+    "The text of the question. Without --source, the terminal UI opens with the search results for this "
     "text.",
+    "",
 )
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    help="File that answers the question, relative to the corpus folder. Repeatable. Each --source needs one "
+@flag(
+    "--source sources",
+    "File that answers the question, relative to the corpus folder. Repeatable. Each --source needs one "
     "--lines.",
+    multiple=True,
 )
-@click.option(
-    "--lines",
-    "lines",
+@flag(
+    "--lines lines",
+    "The lines of the file that answer the question, such as 5-8. Repeatable.",
     multiple=True,
     metavar="A-B",
-    help="The lines of the file that answer the question, such as 5-8. Repeatable.",
 )
-@click.option("--unanswerable", is_flag=True, help="Add a question that the corpus does not answer.")
-@click.option(
+@switch("--unanswerable", "Add a question that the corpus does not answer.")
+@flag(
     "--quote",
-    default="",
-    help="A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
+    "A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
+    "",
 )
-@click.option(
-    "--id", "id_", default="", help="The question's id. Default: an id made from the text and the files."
-)
-@click.option("--kind", default="", help="The question's kind, such as how-to, concept, lookup or error.")
-@click.option("--difficulty", default="", help="The question's difficulty, such as easy, medium or hard.")
+@flag("--id id_", "The question's id. Default: an id made from the text and the files.", "")
+@flag("--kind", "The question's kind, such as how-to, concept, lookup or error.", "")
+@flag("--difficulty", "The question's difficulty, such as easy, medium or hard.", "")
 @QUIET
 def add(
     questions: Path | None,
@@ -152,7 +148,7 @@ for each in (add, label, agreement, generate):
 
 @command.command("check")
 @QUESTIONS
-@data_dir_option
+@DATA_DIR
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
@@ -187,8 +183,8 @@ def check(questions: Path | None, data_dir: Path) -> None:
 
 @command.command("reanchor")
 @QUESTIONS
-@data_dir_option
-@click.option("--output", type=FILE, help="The question file to write. Default: QUESTIONS.")
+@DATA_DIR
+@flag("--output", "The question file to write. Default: QUESTIONS.", kind=FILE)
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
     """Update the line numbers of the gold in QUESTIONS after you have edited the corpus."""
     with branchrank.Workspace.open(data_dir) as workspace:
@@ -208,8 +204,8 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 
 @command.command("mine")
 @click.argument("corpus", required=False)
-@data_dir_option
-@click.option("--output", type=FILE, required=True, help="The question file to write.")
+@DATA_DIR
+@flag("--output", "The question file to write.", kind=FILE, required=True)
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make questions from the cross-references in CORPUS (by default the corpus of the workspace).
 
@@ -239,15 +235,14 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 @command.command("split")
 @QUESTIONS
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--share",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.3,
-    show_default=True,
-    help="Share of the questions to put into the tuning file.",
+    "Share of the questions to put into the tuning file.",
+    0.3,
+    click.FloatRange(0, 1, min_open=True, max_open=True),
 )
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Random seed.")
+@flag("--seed", "Random seed.", SEED, int)
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 

@@ -8,23 +8,25 @@ from typing import Any
 import click
 
 from branchrank.cli.options import (
+    ACCESS,
     DEFAULT_REPORTS,
     DEMO_FOLDER,
     FILE,
     FOLDER,
+    LATEX,
     WHERE,
-    access_options,
-    latex_option,
+    flag,
+    switch,
     write_latex,
 )
 from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
 
 
 @click.command("list", cls=Command)
-@click.option(
+@flag(
     "--reports",
-    type=FOLDER,
-    help="The folder that contains the runs. Default: the folders reports and branchrank-demo/reports.",
+    "The folder that contains the runs. Default: the folders reports and branchrank-demo/reports.",
+    kind=FOLDER,
 )
 def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first, with their directory, status, questions and predictors."""
@@ -41,7 +43,7 @@ def list_runs(reports: Path | None) -> None:
 @click.command("show", cls=Command)
 @click.argument("run", type=FOLDER)
 @WHERE
-@click.option("--output", type=FOLDER, help="Also write report.md and report.html to this folder.")
+@flag("--output", "Also write report.md and report.html to this folder.", kind=FOLDER)
 def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
     """Print the results table of RUN.
 
@@ -59,14 +61,8 @@ def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
 @click.command("explain", cls=Command)
 @click.argument("run", type=FOLDER)
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--predictor", "predictors", multiple=True, help="Show only this predictor. Repeatable.")
-@click.option(
-    "--top",
-    type=click.IntRange(0, 100),
-    default=3,
-    show_default=True,
-    help="Number of candidates to show per stage.",
-)
+@flag("--predictor predictors", "Show only this predictor. Repeatable.", multiple=True)
+@flag("--top", "Number of candidates to show per stage.", 3, click.IntRange(0, 100))
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
     """Show the gold's rank after every stage, the stage that dropped the gold, and the first candidates."""
     from branchrank.run import Run
@@ -76,24 +72,24 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 
 @click.command("verify", cls=Command)
 @click.argument("run", type=FOLDER)
-@click.option(
+@flag(
     "--rerun",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Answer a random sample of N questions again, and compare the hits with the run's hits. The sample "
+    "Answer a random sample of N questions again, and compare the hits with the run's hits. The sample "
     "is drawn with the run's seed.",
+    0,
+    click.IntRange(min=0),
+    show_default=False,
+    metavar="N",
 )
-@click.option("--corpus", type=FOLDER, help="The folder of the corpus, if it has moved since the run.")
-@click.option("--seal", type=FILE, help="Check that the run's plan is equal to the sealed plan in this file.")
-@click.option(
-    "--llm-replay",
-    "replay",
-    default="",
+@flag("--corpus", "The folder of the corpus, if it has moved since the run.", kind=FOLDER)
+@flag("--seal", "Check that the run's plan is equal to the sealed plan in this file.", kind=FILE)
+@flag(
+    "--llm-replay replay",
+    "The run's LLM cassette, from which the LLM calls of a rerun are answered.",
+    "",
     metavar="FILE",
-    help="The run's LLM cassette, from which the LLM calls of a rerun are answered.",
 )
-@access_options
+@ACCESS
 @click.pass_context
 def verify(
     ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **access: Any
@@ -129,9 +125,9 @@ def verify(
 
 @click.command("report", cls=Command)
 @click.argument("run", type=FOLDER)
-@click.option("--no-text", is_flag=True, help="Omit the text of the documents from report.html.")
-@click.option("--corpus", type=FOLDER, help="The folder of the corpus, if it has moved since the run.")
-@latex_option
+@switch("--no-text", "Omit the text of the documents from report.html.")
+@flag("--corpus", "The folder of the corpus, if it has moved since the run.", kind=FOLDER)
+@LATEX
 def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
     """Regenerate report.md and report.html of RUN.
 

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
 
 import branchrank
 from branchrank.cli.options import (
+    DATA_DIR,
+    DEFAULT_DATA_DIR,
+    FILTER,
     FOLDER,
     JSON,
     QUIET,
-    data_dir_option,
-    filter_option,
+    RETURNS,
+    flag,
     given_flags,
     settings_options,
+    switch,
+    together,
 )
 from branchrank.cli.terminal import Command, safe, say, show_error
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.io.printable import encodable, safe_line
-from branchrank.records import Hit, Record, Retrieval
+from branchrank.records import Hit, Retrieval
 from branchrank.settings import (
-    BenchmarkSettings,
-    Bm25Settings,
-    CacheSettings,
-    EmbeddingSettings,
-    GrepSettings,
-    HybridSettings,
-    IndexSettings,
-    LLMSettings,
-    LocalSettings,
-    QdrantSettings,
     Resolved,
-    RetrievalSettings,
 )
 
 if TYPE_CHECKING:
@@ -62,39 +56,45 @@ def workspace_settings(data_dir: Path) -> Resolved:
     return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
-class Answer(Record, frozen=True, kw_only=True):
-    """The JSON object that ``--json`` prints for one query."""
-
-    query: str
-    predictor: str
-    hits: tuple[Hit, ...]
-    stage_ms: dict[str, float]
-    fallbacks: tuple[str, ...]
-    notices: tuple[str, ...]
-
-
-def answer_queries(
-    query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
+def _search(
+    settings: Mapping[str, object],
+    *,
+    query: str | None,
+    data_dir: Path,
+    predictor: str,
+    as_json: bool,
+    quiet: bool,
+    check_llm: bool = False,
+    **limits: Any,
 ) -> None:
     """Answer ``query``. If ``query`` is ``None``, answer each line of standard input up to an empty line."""
-    if query is not None:
-        _answer(query, predictor, retrieve, as_json)
-        return
-    interactive = sys.stdin.isatty()
-    if interactive:
-        _history()
-        click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
+    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+        if check_llm:
+            workspace.check_llm(predictor)
+        if query is not None:
+            _answer(query, predictor, workspace.retrieve(query, predictor, **limits), as_json)
+            return
+        interactive = sys.stdin.isatty()
+        if interactive:
+            _history()
+            click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
+        for line in _typed_lines("> " if interactive else ""):
+            try:
+                _answer(line, predictor, workspace.retrieve(line, predictor, **limits), as_json)
+            except BranchRankError as error:
+                show_error(error, click.get_current_context().command)
+
+
+def _typed_lines(prompt: str) -> Iterator[str]:
+    """Yield each line of standard input up to the first empty line."""
     while True:
         try:
-            line = input("> " if interactive else "").strip()
+            line = input(prompt).strip()
         except EOFError:
             return
         if not line:
             return
-        try:
-            _answer(encodable(line), predictor, retrieve, as_json)
-        except BranchRankError as error:
-            show_error(error, click.get_current_context().command)
+        yield encodable(line)
 
 
 def _history() -> None:
@@ -106,17 +106,16 @@ def _history() -> None:
     readline.set_history_length(500)
 
 
-def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as_json: bool) -> None:
-    retrieval = retrieve(query)
+def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> None:
     if as_json:
-        answer = Answer(
-            query=query,
-            predictor=predictor,
-            hits=retrieval.hits,
-            stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
-            fallbacks=retrieval.fallbacks,
-            notices=retrieval.remarks,
-        )
+        answer = {
+            "query": query,
+            "predictor": predictor,
+            "hits": retrieval.hits,
+            "stage_ms": {stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
+            "fallbacks": retrieval.fallbacks,
+            "notices": retrieval.remarks,
+        }
         click.echo(msgspec.json.encode(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
         return
     for notice in retrieval.remarks:
@@ -158,132 +157,72 @@ def query_text(_context: click.Context, _parameter: click.Parameter, text: str |
     return None if text is None else encodable(text)
 
 
-def query_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument and the flags that ``retrieve`` and ``hybrid`` share."""
-    for decorate in (
-        QUIET,
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
-        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
-        filter_option,
-        click.option(
-            "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of hits."
-        ),
-        click.option(
-            "--data-dir",
-            type=FOLDER,
-            default=Path("data"),
-            show_default=True,
-            help="The workspace to search.",
-        ),
-        click.argument("query", required=False, callback=query_text),
-    ):
-        function = decorate(function)
-    return function
+#: The argument and the flags that ``retrieve`` and ``hybrid`` share.
+QUERY_OPTIONS = together(
+    click.argument("query", required=False, callback=query_text),
+    flag("--data-dir", "The workspace to search.", DEFAULT_DATA_DIR, FOLDER),
+    flag("--top-k k", "Number of hits.", 5, click.IntRange(1, 1000)),
+    FILTER,
+    RETURNS,
+    switch("--json as_json", "Print one JSON object per query."),
+    QUIET,
+)
 
 
 @click.command("retrieve", cls=Command)
-@query_options
-@click.option("--predictor", default="local", show_default=True, help="The predictor to search with.")
-@settings_options(
-    LocalSettings, GrepSettings, QdrantSettings, RetrievalSettings, Bm25Settings, IndexSettings, CacheSettings
-)
-def retrieve(
-    query: str | None,
-    data_dir: Path,
-    top_k: int,
-    filters: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
-    predictor: str,
-) -> None:
+@QUERY_OPTIONS
+@flag("--predictor", "The predictor to search with.", "local")
+@settings_options("local", "grep", "qdrant", "retrieval", "bm25", "index", "cache")
+def retrieve(**given: Any) -> None:
     """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
-        answer_queries(
-            query,
-            predictor,
-            lambda text: workspace.retrieve(text, predictor, top_k, filters=filters),
-            as_json=as_json,
-        )
+    _search(given_flags(), **given)
 
 
 @click.command("hybrid", cls=Command)
-@query_options
-@click.option("--no-llm", is_flag=True, help="Do not rerank with an LLM (same as --hybrid-no-llm).")
-@settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings, CacheSettings)
-def hybrid(
-    query: str | None,
-    data_dir: Path,
-    top_k: int,
-    filters: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
-    no_llm: bool,
-) -> None:
+@QUERY_OPTIONS
+@switch("--no-llm", "Do not rerank with an LLM (same as --hybrid-no-llm).")
+@settings_options("hybrid", "llm", "bm25", "index", "cache")
+def hybrid(no_llm: bool, **given: Any) -> None:
     """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    settings = dict(given_flags())
-    if no_llm:
-        settings["hybrid.no_llm"] = True
-    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
-        workspace.check_llm("hybrid")
-        answer_queries(
-            query,
-            "hybrid",
-            lambda text: workspace.retrieve(text, "hybrid", top_k, filters=filters),
-            as_json=as_json,
-        )
+    settings = {"hybrid.no_llm": True} if no_llm else {}
+    _search({**given_flags(), **settings}, predictor="hybrid", check_llm=True, **given)
 
 
 Mode = Literal["keyword", "semantic", "hybrid"]
 
 
-class SearchAnswer(Record, frozen=True, kw_only=True):
-    """The JSON object that ``--json`` prints."""
-
-    query: str
-    mode: Mode
-    results: tuple[Hit, ...]
-
-
 @click.command("search", cls=Command)
 @click.argument("query", callback=query_text)
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--mode",
-    type=click.Choice(["keyword", "semantic", "hybrid"]),
-    default="keyword",
-    show_default=True,
-    help="`keyword` finds words and prefixes of words, `semantic` finds the nearest embeddings, and `hybrid` "
+    "`keyword` finds words and prefixes of words, `semantic` finds the nearest embeddings, and `hybrid` "
     "combines the two.",
+    "keyword",
+    click.Choice(["keyword", "semantic", "hybrid"]),
 )
-@filter_option
-@click.option("--explain", is_flag=True, help="Show how each score was computed.")
+@FILTER
+@switch("--explain", "Show how each score was computed.")
 @JSON
 @QUIET
-@settings_options(RetrievalSettings)
-@settings_options(EmbeddingSettings, IndexSettings, only=frozenset({"embedding.model", "index.embedder"}))
+@settings_options("retrieval", "embedding.model", "index.embedder")
 def search(
-    query: str,
-    data_dir: Path,
-    mode: Mode,
-    filters: tuple[str, ...],
-    explain: bool,
-    as_json: bool,
-    quiet: bool,
+    query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool, quiet: bool, **limits: Any
 ) -> None:
     """Search the workspace for QUERY, and print the best documents with their best chunks.
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
-        hits = workspace.search_documents(query, mode=mode, filters=filters)
+        hits = workspace.search_documents(query, mode=mode, **limits)
     if as_json:
-        click.echo(msgspec.json.encode(SearchAnswer(query=query, mode=mode, results=tuple(hits))))
+        click.echo(msgspec.json.encode({"query": query, "mode": mode, "results": hits}))
         return
     if not hits:
         click.echo("nothing found")
@@ -337,15 +276,15 @@ def search_on_terminal(
 
 @click.command("tui", cls=Command)
 @click.argument("query", required=False, default="")
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--mode",
-    type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
-    help="Search mode at the start. F2 switches to the next mode. Default: the first available mode of "
+    "Search mode at the start. F2 switches to the next mode. Default: the first available mode of "
     "predictor-late-interaction (needs token vectors), predictor-hybrid (needs an LLM) and predictor-local.",
+    kind=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
 )
 @QUIET
-@settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
+@settings_options("grep", "local", "hybrid", "llm", "index", "cache")
 def tui(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in a terminal UI that shows the results, the source of the selected result, and a log.
 

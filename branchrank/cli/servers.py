@@ -13,77 +13,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from branchrank.cli.options import FILE, QUIET, data_dir_option, given_flags, settings_options
+from branchrank.cli.options import (
+    DATA_DIR,
+    FILE,
+    QUIET,
+    RETURNS,
+    F,
+    flag,
+    given_flags,
+    settings_options,
+    together,
+)
 from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Command
-from branchrank.settings import (
-    BenchmarkSettings,
-    Bm25Settings,
-    CacheSettings,
-    GrepSettings,
-    HybridSettings,
-    IndexSettings,
-    LateInteractionSettings,
-    LLMSettings,
-    LocalSettings,
-    PageindexSettings,
-    QdrantSettings,
-    RetrievalSettings,
-)
 
 if TYPE_CHECKING:
     from branchrank.serve.access import Access
 
 
-def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def address_options(port: int) -> Callable[[F], F]:
     """Return a decorator that adds the flags for a server's address, its token and its allowed hosts."""
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        for option in (
-            click.option(
-                "--allowed-origin",
-                "allowed_origins",
-                multiple=True,
-                help="Origin of web pages that may send requests, such as http://localhost:3000. Repeatable.",
-            ),
-            click.option(
-                "--allowed-host",
-                "allowed_hosts",
-                multiple=True,
-                help="Additional host name that clients may use for this server. Repeatable.",
-            ),
-            click.option(
-                "--token-file",
-                type=FILE,
-                help="File with the token that requests must send. Default: the token in BRANCHRANK_TOKEN.",
-            ),
-            click.option(
-                "--port",
-                type=click.IntRange(0, 65_535),
-                default=port,
-                show_default=True,
-                help="Port to listen on, or 0 for any free port.",
-            ),
-            click.option(
-                "--host",
-                default="127.0.0.1",
-                show_default=True,
-                help="Address to listen on. An address other than loopback needs a token.",
-            ),
-        ):
-            function = option(function)
-        return function
-
-    return decorate
+    return together(
+        flag("--host", "Address to listen on. An address other than loopback needs a token.", "127.0.0.1"),
+        flag("--port", "Port to listen on, or 0 for any free port.", port, click.IntRange(0, 65_535)),
+        flag(
+            "--token-file",
+            "File with the token that requests must send. Default: the token in BRANCHRANK_TOKEN.",
+            kind=FILE,
+        ),
+        flag(
+            "--allowed-host allowed_hosts",
+            "Additional host name that clients may use for this server. Repeatable.",
+            multiple=True,
+        ),
+        flag(
+            "--allowed-origin allowed_origins",
+            "Origin of web pages that may send requests, such as http://localhost:3000. Repeatable.",
+            multiple=True,
+        ),
+    )
 
 
-predictor_option = click.option(
-    "--predictor",
-    "predictors",
-    multiple=True,
-    default=("all",),
+predictor_option = flag(
+    "--predictor predictors",
+    "Predictor to serve. Requests without a predictor use the first predictor. Repeatable.",
+    ("all",),
     show_default="all",
-    help="Predictor to serve. Requests without a predictor use the first predictor. Repeatable.",
+    multiple=True,
 )
 
 
@@ -105,38 +81,20 @@ def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> No
 
 
 @click.command("serve", cls=Command)
-@data_dir_option
+@DATA_DIR
 @predictor_option
 @address_options(port=8000)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Number of queries that run in parallel.",
-)
-@click.option(
+@flag("--threads", "Number of queries that run in parallel.", 2, click.IntRange(1, 64))
+@flag(
     "--queue",
-    type=click.IntRange(0, 10_000),
-    default=64,
-    show_default=True,
-    help="Number of queries that may wait for a thread. More queries are rejected with status 503.",
+    "Number of queries that may wait for a thread. More queries are rejected with status 503.",
+    64,
+    click.IntRange(0, 10_000),
 )
 @QUIET
-@settings_options(
-    LocalSettings,
-    PageindexSettings,
-    HybridSettings,
-    GrepSettings,
-    QdrantSettings,
-    RetrievalSettings,
-    LateInteractionSettings,
-    LLMSettings,
-    Bm25Settings,
-    IndexSettings,
-    CacheSettings,
-)
-@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"}))
+@settings_options("local", "pageindex", "hybrid", "grep", "qdrant", "retrieval", "late_interaction")
+@settings_options("llm", "bm25", "index", "cache")
+@RETURNS
 def serve(
     data_dir: Path, predictors: tuple[str, ...], threads: int, queue: int, quiet: bool, **address: Any
 ) -> None:
@@ -171,18 +129,17 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 @click.command("mcp", cls=Command)
-@data_dir_option
-@click.option(
+@DATA_DIR
+@flag(
     "--transport",
-    type=click.Choice(["stdio", "http"]),
-    default="stdio",
-    show_default=True,
-    help="With stdio, an MCP client starts the command. With http, clients connect to the URL path /mcp.",
+    "With stdio, an MCP client starts the command. With http, clients connect to the URL path /mcp.",
+    "stdio",
+    click.Choice(["stdio", "http"]),
 )
 @predictor_option
 @address_options(port=8001)
 @QUIET
-@settings_options(GrepSettings, IndexSettings, CacheSettings)
+@settings_options("grep", "index", "cache")
 def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool, **address: Any) -> None:
     """Serve the tools grep_search, vector_search, hybrid_search, predictor_search and read_file over MCP.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from branchrank import Workspace
-from branchrank.cli.options import DEFAULT_DATA_DIR, DEMO_FOLDER, FOLDER, QUIET, data_dir_option
+from branchrank.cli.options import DATA_DIR, DEFAULT_DATA_DIR, DEMO_FOLDER, FOLDER, QUIET, switch
 from branchrank.cli.terminal import Command, Group, safe, say, shown_path
 from branchrank.errors import CorpusError, UsageError
 from branchrank.io.printable import value_to_show
@@ -20,8 +20,8 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 
 @click.command("demo", cls=Command, resumes=True)
 @click.argument("folder", default=DEMO_FOLDER, type=FOLDER)
-@click.option("--open", "open_report", is_flag=True, help="Open the report in the browser.")
-@click.option("--fresh", is_flag=True, help="Run the benchmark again even if a finished run exists.")
+@switch("--open open_report", "Open the report in the browser.")
+@switch("--fresh", "Run the benchmark again even if a finished run exists.")
 @QUIET
 def demo(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
     """Compare three systems on the bundled sample, and write all files to FOLDER (default: branchrank-demo).
@@ -47,7 +47,7 @@ def demo(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
 
 @click.command("init", cls=Command)
 @click.argument("folder", required=False)
-@data_dir_option
+@DATA_DIR
 def init(folder: str | None, data_dir: Path) -> None:
     """Set up a benchmark on the documents in FOLDER (by default docs or doc in the working directory).
 
@@ -116,7 +116,7 @@ def list_corpora() -> None:
 
 
 @click.command("settings", cls=Command)
-@data_dir_option
+@DATA_DIR
 def settings(data_dir: Path) -> None:
     """List the value, origin, range and meaning of every setting in this workspace."""
     wrong: UsageError | None = None

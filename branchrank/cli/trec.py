@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 import branchrank
-from branchrank.cli.options import FILE, FOLDER, latex_option, write_latex
+from branchrank.cli.options import FILE, FOLDER, LATEX, flag, switch, write_latex
 from branchrank.cli.terminal import Command, safe
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
@@ -18,14 +18,13 @@ from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 
 @click.command("export-trec", cls=Command)
 @click.argument("run", type=FOLDER)
-@click.option("--output", type=FOLDER, required=True, help="The folder to write the files to.")
-@click.option(
+@flag("--output", "The folder to write the files to.", kind=FOLDER, required=True)
+@flag(
     "--ids",
-    type=click.Choice(["gold", "document"]),
-    default="gold",
-    show_default=True,
-    help="The document id to write for a hit: the id of the gold that the hit matches (`gold`), or the path "
+    "The document id to write for a hit: the id of the gold that the hit matches (`gold`), or the path "
     "of the hit's file (`document`).",
+    "gold",
+    click.Choice(["gold", "document"]),
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
@@ -38,16 +37,8 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
 @click.command("score-trec", cls=Command)
 @click.argument("runs", nargs=-1, required=True, type=FILE)
 @click.argument("qrels", type=FILE)
-@click.option(
-    "--measure",
-    "-m",
-    "names",
-    multiple=True,
-    default=TREC_MEASURES,
-    show_default=True,
-    help="Measure, by its name in ir-measures. Repeatable.",
-)
-@click.option("--by-query", is_flag=True, help="Also print the value of each measure for each query.")
+@flag("--measure -m names", "Measure, by its name in ir-measures. Repeatable.", TREC_MEASURES, multiple=True)
+@switch("--by-query", "Also print the value of each measure for each query.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS (TREC run files from any program) with QRELS, and print means over the judged queries."""
     for scored in branchrank.library.score_trec(runs, qrels, names):
@@ -70,42 +61,24 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
 @click.command("compare-trec", cls=Command)
 @click.argument("qrels", type=FILE)
 @click.argument("runs", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--measure",
-    "-m",
-    "names",
-    multiple=True,
-    default=BEIR_MEASURES,
-    show_default=True,
-    help="Measure, by its name in ir-measures. Repeatable.",
-)
-@click.option(
-    "--baseline", default="", help="Run to compare all other runs with. Default: the first of RUNS."
-)
-@click.option("--all-pairs", is_flag=True, help="Compare every pair of runs.")
-@click.option(
+@flag("--measure -m names", "Measure, by its name in ir-measures. Repeatable.", BEIR_MEASURES, multiple=True)
+@flag("--baseline", "Run to compare all other runs with. Default: the first of RUNS.", "")
+@switch("--all-pairs", "Compare every pair of runs.")
+@switch(
     "--missing-is-zero",
-    is_flag=True,
-    help="Score judged queries that are missing from a run as 0, instead of reporting an error.",
+    "Score judged queries that are missing from a run as 0, instead of reporting an error.",
 )
-@click.option(
-    "--delta",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=DELTA,
-    show_default=True,
-    help="Largest difference that counts as equivalent.",
+@flag(
+    "--delta", "Largest difference that counts as equivalent.", DELTA, click.FloatRange(0, 1, min_open=True)
 )
-@click.option(
+@flag(
     "--alpha",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=ALPHA,
-    show_default=True,
-    help="Family-wise error rate for all comparisons of the same measure.",
+    "Family-wise error rate for all comparisons of the same measure.",
+    ALPHA,
+    click.FloatRange(0, 1, min_open=True, max_open=True),
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Random seed for the tests."
-)
-@latex_option
+@flag("--seed", "Random seed for the tests.", SEED, click.IntRange(min=0))
+@LATEX
 def compare_trec(
     qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], latex: Path | None, **options: Any
 ) -> None:

@@ -160,7 +160,7 @@ def by_flags(words: list[str]) -> dict[str, Any]:
     """What the flags of a command give."""
 
     @click.command()
-    @settings_options(*SYSTEM_PARTS)
+    @settings_options(*(part.section for part in SYSTEM_PARTS))
     def command() -> None:
         found.update(given_flags())
 
