@@ -45,7 +45,6 @@ from branchrank.report.content import report_content
 from branchrank.report.drawing import draw, drawings, standalone
 from branchrank.report.plots import differences
 from branchrank.report.recommendation import recommendation
-from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 
@@ -208,6 +207,9 @@ def run_html(run: RunData) -> str:
     """Return a run's summary as HTML, with escaped text and the plot as inline SVG."""
     compared = run.judgment.comparisons
     shown = [differences(compared)] if compared else []
+    # rich draws random numbers when it is imported, so the library imports it only to show something.
+    from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
+
     summary, rates = summary_table(run), rate_tables(run)
     tables = [*rates, summary] if len(run.by_gold) > 1 else [summary, *rates]
     blocks: list[Block] = [recommendation(run), *tables, *shown, *verdicts(run)]
