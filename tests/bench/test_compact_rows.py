@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from support.tamperings import on_record
 
 from branchrank import Run
 from branchrank.bench import beir
-from branchrank.records import Hit, Placement, Question, Retrieval
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs import directory as names
@@ -186,46 +184,3 @@ def test_a_large_beir_run_reports_that_its_rows_are_compact(
     said, files = kept("--top-k", 5, "--rows", "plain")
     assert files == [names.ROWS]
     assert "compressed" not in said
-
-
-class Deep:
-    """A hundred hits a question, with ids, scores and placements as in a run over abstracts."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.llm = name, "none"
-
-    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        return Retrieval(hits=tuple(self._hit(question, place) for place in range(1, k + 1)))
-
-    def gold_keys(self, question: Question) -> frozenset[str]:
-        return frozenset()
-
-    def _hit(self, question: Question, place: int) -> Hit:
-        drawn = hashlib.sha256(f"{self.name} {question.id} {place}".encode()).digest()
-        document = int.from_bytes(drawn[:4]) % 5183
-        score = 20.0 / place + int.from_bytes(drawn[4:8]) / 2**32
-        return Hit(
-            id=f"{4_000_000 + 37 * document}.beir@2",
-            source=f"{4_000_000 + 37 * document}.beir",
-            line_start=2,
-            line_end=2,
-            text="t" * (400 + document % 1000),
-            score=1 / (60 + place),
-            distance=1 / score,
-            branches={"dense(chunks)": Placement(rank=place, score=score)},
-        )
-
-
-@pytest.mark.full
-def test_the_rows_of_300_questions_and_three_predictors_100_deep_take_at_most_10_mb(tmp_path: Path) -> None:
-    """With the documents of SciFact's size; the whole directory counts, with report and tables."""
-    planned = tuple(Deep(name) for name in ("bm25", "dense", "local"))
-    sizes = {}
-    for rows in ("plain", "compact"):
-        run = make_run(tmp_path, planned, make_questions(300), latency_sample=0, top_k=100, rows=rows)
-        write_report(run)
-        sizes[rows] = sum(path.stat().st_size for path in run.directory.rglob("*") if path.is_file())
-    print(f"plain {sizes['plain'] / 1e6:.1f} MB, compact {sizes['compact'] / 1e6:.1f} MB")
-    assert sizes["plain"] > 25e6
-    assert sizes["compact"] <= 10e6
-    assert verify_run(run.directory).findings == ()

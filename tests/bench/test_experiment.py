@@ -52,18 +52,6 @@ candidate_cap = 20
         assert systems[name].rerank.method == "none"
 
 
-def test_a_system_can_be_defined_without_a_base(tmp_path: Path) -> None:
-    text = '[systems.words]\nbranches = [{ kind = "bm25", unit = "node", top_n = 5 }]\nreturns = "section"'
-    [system] = named(read(tmp_path, text)).values()
-    assert [(branch.kind, branch.unit, branch.top_n) for branch in system.branches] == [("bm25", "node", 5)]
-    assert (system.returns, system.fuse.k, system.rerank.method) == ("section", 60, "none")
-
-
-def test_a_built_in_systems_branches_are_changed_by_their_address(tmp_path: Path) -> None:
-    [system] = named(read(tmp_path, "[systems.local]\nbranches.dense.top_n = 80")).values()
-    assert [(branch.kind, branch.top_n) for branch in system.branches] == [("dense", 80), ("bm25", 80)]
-
-
 def test_the_fusion_can_be_set_by_short_name_or_address(tmp_path: Path) -> None:
     systems = named(
         read(
@@ -294,95 +282,6 @@ def test_a_file_with_the_wrong_structure_is_an_error(tmp_path: Path, text: str, 
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert reason in caught.value.message
-
-
-def problems_of(path: Path, text: str) -> list[str]:
-    path.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        plan_from_experiment(path)
-    heading, *bullets = caught.value.message.splitlines()
-    count = f"has {len(bullets)} problem{'' if len(bullets) == 1 else 's'}:"
-    assert heading == f"{path} {count}"
-    assert all(bullet.startswith("  - ") for bullet in bullets)
-    return [bullet.removeprefix("  - ") for bullet in bullets]
-
-
-def test_keys_settings_and_systems_are_reported_together(tmp_path: Path) -> None:
-    found = problems_of(
-        tmp_path / "x.toml",
-        f"""name = ""
-data_dir = "{tmp_path}"
-questions = "{tmp_path}/none.jsonl"
-color = "red"
-repeats = "two"
-[benchmark]
-sample_size = -1
-top_k = "many"
-baseline = "nobody"
-primary = "strict_nothing@1"
-[systems.local]
-rrf_k = 0
-bm25_weight = -1.0
-[systems.words]
-branches = [{{ kind = "bm25" }}]
-""",
-    )
-    for part, reason in zip(
-        sorted(found),
-        (
-            "[systems.local] Expected `float` >= 0.0",
-            "[systems.local] Expected `int` >= 1",
-            "benchmark.sample_size = -1",
-            "benchmark.top_k = 'many'",
-            "primary: unknown measure 'strict_nothing@1'; use one of strict_Success@k, strict_hit@k",
-            "repeats = 'two'",
-            "the baseline 'nobody' is not a system in this file; choose from words, local",
-            "the experiment has no name",
-            f"the question file {tmp_path}/none.jsonl does not exist",
-            "unknown key 'color'",
-        ),
-        strict=True,
-    ):
-        assert part.startswith(reason), part
-
-
-def test_each_problem_is_reported_once(tmp_path: Path) -> None:
-    head = f'name = "x"\ndata_dir = "{tmp_path}"\n'
-    for text in (
-        '[benchmark]\nbaseline = "local"\n[systems.local]\nrrf_k = 0',
-        '[benchmark]\nbaseline = "local[rrf_k=0]"\n'
-        "[systems.local]\nsweep = { rrf_k = [0], bm25_weight = [0.5, 1.0] }",
-        '[systems.local]\nrrf_k = 0\n[systems.child]\nfrom = "local"\nbm25_weight = 0.5',
-        '[systems.local]\nindex = "bad"\n[indexes.bad]\nchunk_tokens = 1',
-        "[index]\n[systems.local]",
-        "systems = 3",
-        "[benchmark]\ntop_k = 0\n[systems.local]",
-        '[benchmark]\nbaseline = "local[rrf_k=1]"\n[systems.local]',
-    ):
-        assert len(problems_of(tmp_path / "x.toml", head + text)) == 1, text
-
-
-def test_a_wrong_workspace_is_a_problem_of_the_experiment_too(tmp_path: Path) -> None:
-    text = f'name = "x"\ndata_dir = "{tmp_path}"\ncolor = 1\n[systems.local]'
-    for content, count in (("benchmark = 3", 2), ("color = 2", 2), ("[local", 2), ("[local]\nrrf_k = 0", 2)):
-        (tmp_path / "branchrank.toml").write_text(content)
-        assert len(problems_of(tmp_path / "x.toml", text)) == count, content
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no experiment file"):
-        plan_from_experiment(tmp_path / "none.toml")
-
-
-def test_the_example_file_is_valid() -> None:
-    experiment = plan_from_experiment(ROOT / "examples" / "experiment.toml")
-    assert [(each.system.name, each.index) for each in experiment.predictors] == [
-        ("hybrid", "default"),
-        ("flat", "default"),
-        ("local[rrf_k=10]", "default"),
-        ("local[rrf_k=60]", "default"),
-        ("small-words", "small"),
-    ]
 
 
 def test_an_experiment_over_several_indexes_runs_whole(

@@ -10,14 +10,13 @@ import pytest
 from support.commands import benchmark, invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
-from branchrank.bench.benchmark import BenchmarkOptions, run_plan
-from branchrank.bench.plan import Plan, check_plan, estimate_plan, plan_from_names
+from branchrank.bench.benchmark import run_plan
+from branchrank.bench.plan import Plan, estimate_plan, plan_from_names
 from branchrank.bench.predictors import predictor_of
-from branchrank.errors import InputError, QuestionError, UsageError
+from branchrank.errors import UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Hit
 from branchrank.runs import directory as names
-from branchrank.runs.directory import read_run
 from branchrank.spec import Branch, System
 from branchrank.systems.builtin import builtin_systems
 
@@ -73,23 +72,11 @@ def test_names_systems_classes_objects_and_functions_are_predictors(project: Pat
     assert pages["first_page"] == pages["given-name"] == pages["whole-pages"] == "guide/brewing.md"
 
 
-def test_a_system_selected_by_several_names_runs_once(project: Path) -> None:
-    assert plan(project, ["hybrid", "all", "local"]).names == ("hybrid", "local", "pageindex")
-
-
 @pytest.mark.parametrize("thing", [3, None, object(), NeedsArguments])
 def test_an_object_that_is_not_a_predictor_is_refused(thing: object) -> None:
     with pytest.raises(UsageError) as caught:
         predictor_of(thing)
     assert caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    "twice", [[WholePages(), WholePages], ["local", System(name="local", branches=WORDS.branches)]]
-)
-def test_two_predictors_of_one_name_are_refused(project: Path, twice: list[object]) -> None:
-    with pytest.raises(UsageError, match="two predictors have the name"):
-        check_plan(plan(project, twice))
 
 
 def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Path) -> None:
@@ -124,16 +111,6 @@ def test_predictors_that_cannot_be_built_are_reported_with_the_other_problems(pr
         assert part in caught.value.message
 
 
-def test_input_file_errors_keep_their_exit_codes(project: Path, tmp_path: Path) -> None:
-    with pytest.raises(QuestionError):
-        check_plan(plan(project, ["local"], questions=tmp_path / "none.jsonl"))
-    nowhere = plan(tmp_path, ["local"])
-    with pytest.raises(InputError) as caught:
-        check_plan(nowhere)
-    assert caught.value.message.count("is not a workspace") == 1
-    assert "branchrank init" in caught.value.remedy
-
-
 def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> None:
     """Nobody knows whether the object still does what it did."""
 
@@ -155,30 +132,6 @@ def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> N
     refused = invoke("resume", stopped, "--data-dir", project / "data")
     assert refused.exit_code == 3
     assert "'Interrupted' was an object in a Python program" in refused.stderr
-
-
-def test_an_interrupted_run_of_names_is_resumed_by_the_same_plan(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = ["local", "support.predictors:WholePages"]
-    asked: list[str] = []
-    answer = WholePages.retrieve
-
-    def interrupted(self: WholePages, query: str, k: int) -> list[Hit]:
-        asked.append(query)
-        if len(asked) == 4:
-            raise KeyboardInterrupt
-        return answer(self, query, k)
-
-    monkeypatch.setattr(WholePages, "retrieve", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_plan(plan(project, given, reports=tmp_path))
-    said: list[str] = []
-    made = run_plan(plan(project, given, reports=tmp_path), options=BenchmarkOptions(notify=said.append))
-    assert [made.directory] == list(tmp_path.iterdir())
-    assert len(asked) == 4 + 5
-    assert said == [f"resuming the interrupted run {made.directory}"]
-    assert read_run(made.directory).status == "finished"
 
 
 def test_an_estimate_has_no_side_effects(project: Path, tmp_path: Path) -> None:

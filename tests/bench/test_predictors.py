@@ -17,7 +17,7 @@ from support.commands import ROOT, benchmark, invoke, json_lines, make_project, 
 from support.predictors import passage
 
 from branchrank.bench.answering import answer
-from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
+from branchrank.bench.predictors import ApiPredictor, ClassPredictor
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Hit, Question, Span
 
@@ -95,20 +95,6 @@ def test_an_invalid_predictor_class_is_refused_before_any_work(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_answers_of_the_wrong_type_end_the_run(project: Path, tmp_path: Path) -> None:
-    result = invoke(
-        "benchmark",
-        "--data-dir",
-        project / "data",
-        "--reports",
-        tmp_path,
-        "--predictor",
-        "support.predictors:WrongType",
-    )
-    assert result.exit_code == 2
-    assert "retrieve() returned str, not branchrank.records.Hit" in result.stderr
-
-
 class Returning:
     """Returns what it is told to."""
 
@@ -161,13 +147,6 @@ def test_numpy_numbers_and_iterators_are_accepted() -> None:
     assert (type(kept.line_start), type(kept.score)) == (int, float)
 
 
-def test_two_predictors_of_one_name_are_refused(project: Path) -> None:
-    twice = ("--predictor", "support.predictors:WholePages") * 2
-    result = invoke("benchmark", "--data-dir", project / "data", *twice)
-    assert result.exit_code == 2
-    assert "two predictors have the name 'whole-pages'" in result.stderr
-
-
 def test_excluded_hits_are_replaced_by_the_next() -> None:
     class Many:
         def retrieve(self, query: str, k: int):
@@ -182,11 +161,6 @@ def test_excluded_hits_are_replaced_by_the_next() -> None:
     hits = ClassPredictor("many", Many()).predict(excluded, 3).hits
     assert [hit.line_start for hit in hits] == [5, 6, 7]
     assert len(ClassPredictor("many", Many()).predict(QUESTION, 3).hits) == 3
-
-
-def test_the_predictor_name_is_the_class_attribute_or_the_import_path() -> None:
-    assert load_class_predictor("support.predictors:WrongType").name == "support.predictors:WrongType"
-    assert load_class_predictor("support.predictors:WholePages").name == "whole-pages"
 
 
 Answer = Callable[[dict[str, Any]], tuple[int, bytes, dict[str, str]]]

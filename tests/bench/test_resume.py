@@ -305,13 +305,6 @@ def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_from_the_en
     assert b"Sup3rSecretPW" not in (waiting / names.RUN_JSON).read_bytes()
 
 
-def test_the_fresh_flag_starts_a_new_run(project: Path, finished: Path, tmp_path: Path) -> None:
-    waiting = unfinished(tmp_path / "second", finished)
-    made = benchmark(project, "--predictor", "local", "--fresh", reports=tmp_path / "second")
-    assert made != waiting
-    assert (made / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
-
-
 def test_a_run_that_another_process_is_writing_is_not_resumed(
     project: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -344,13 +337,6 @@ def test_an_unreadable_run_is_reported(tmp_path: Path, content: bytes | None) ->
     listed = invoke("list", "--reports", tmp_path / "reports")
     assert listed.exit_code == 0
     assert ("unreadable" in listed.stdout) == (content is not None)
-
-
-def test_list_reports_that_there_are_no_runs(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "none"):
-        listed = invoke("list", "--reports", folder)
-        assert (listed.exit_code, listed.stdout) == (0, "")
-        assert f"there are no runs in {folder}" in listed.stderr
 
 
 def test_a_finished_run_is_not_resumed_but_listed_and_shown(finished: Path) -> None:

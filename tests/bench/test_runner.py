@@ -8,14 +8,14 @@ import pytest
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answering import FATAL, answer, quality_pass, shortened
+from branchrank.bench.answering import FATAL, answer, quality_pass
 from branchrank.bench.opening import OpenPlan, OpenPredictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.execution.executors import InProcess
 from branchrank.io.progress import no_progress
 from branchrank.llm.request import BudgetError
 from branchrank.measures.measures import named_measure
-from branchrank.records import Question, Retrieval, Span, StageTrace
+from branchrank.records import Question, Retrieval, Span
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row, RowLog, read_rows
 from branchrank.runs.scores import Scores, standard_measures
@@ -62,13 +62,6 @@ def test_a_failed_query_is_a_row_and_a_miss_in_every_rate(tmp_path: Path) -> Non
         assert scores.per_question("failing", measure)["q1"] == 0
     [summary] = summarize(scores, (), standard_measures("both"))
     assert (summary.questions, summary.failures) == (4, 1)
-
-
-def test_a_predictor_that_always_fails_scores_nothing(tmp_path: Path) -> None:
-    rows = run(tmp_path, (Scripted("failing", {q.id: ValueError() for q in QUESTIONS}), 1))
-    [summary] = summarize(Scores(rows, QUESTIONS), (), standard_measures("both"))
-    assert set(summary.rates.values()) == {0.0}
-    assert (summary.questions, summary.failures, summary.lines_per_hit) == (4, 4, None)
 
 
 def test_all_predictors_answer_a_question_before_the_next_question(tmp_path: Path) -> None:
@@ -139,11 +132,3 @@ def test_repeats_are_averaged_per_question_first() -> None:
     strict = named_measure("strict_hit@1")
     assert scores.per_question("a", strict) == {"q0": 0.25, "q1": 1.0}
     assert scores.average("a", strict) == 0.625
-
-
-def test_a_trace_is_stored_to_the_requested_depth() -> None:
-    stage = StageTrace(stage="fusion", unit="chunk", keys=("a", "b", "c"), scores=(2 / 3, 0.5, 0.1))
-    short = shortened(stage, 2)
-    assert (short.keys, short.scores) == (("a", "b"), (0.666666667, 0.5))
-    row = answer(Scripted("a", {"q0": Retrieval(hits=RIGHT, trace=(stage,))}), QUESTIONS[0], 3, trace_depth=0)
-    assert (row.trace, row.stages) == ((), ("fusion",))

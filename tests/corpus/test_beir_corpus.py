@@ -25,10 +25,6 @@ def test_any_id_maps_to_a_plain_file_name_and_back(identifier: str) -> None:
     assert not {"/", "\\", "\0", " ", "\n"} & set(source)
 
 
-def test_other_documents_are_not_read_as_beir_entries() -> None:
-    assert entry_id("guide/tea.md") is None
-
-
 def test_an_entry_is_one_section_of_plain_text() -> None:
     document = read_document("7.beir", b"White  tea\n*Cats* `chase`_ |mice|\n\n.. note:: # x\n")
     (section,) = document.sections

@@ -49,11 +49,6 @@ def test_blocks_are_packed_up_to_the_target_less_the_breadcrumb() -> None:
     assert [words(c.text) for c in one_less] == [10, 10], "the breadcrumb takes one of the 20 tokens"
 
 
-def test_the_limit_is_kept_when_it_is_below_the_target() -> None:
-    result = chunks(document(("prose", number(10)), ("prose", number(10))), target=100, limit=15)
-    assert [words(c.text) for c in result] == [10, 10]
-
-
 def test_a_heading_stays_with_what_follows_and_code_with_its_introduction() -> None:
     result = chunks(
         document(("prose", number(12)), ("prose", "so:"), ("code", number(11))),
@@ -110,17 +105,6 @@ def test_a_word_over_the_budget_is_split_between_characters() -> None:
     )
     assert "".join(c.text for c in result).replace(" ", "") == text
     assert max(count(c.text) + count(c.breadcrumb) for c in result) <= 20
-
-
-def test_a_row_whose_text_is_one_line_keeps_its_whole_span_when_cut() -> None:
-    sections = finish_sections(
-        "p.md",
-        headings=[],
-        blocks=[Block(kind="table", text=number(30), line_start=3, line_end=7)],
-        line_count=9,
-    )
-    doc = Document(source="p.md", title="p", digest="", line_count=9, sections=sections)
-    assert [(c.line_start, c.line_end) for c in chunks(doc)] == [(3, 7), (3, 7)]
 
 
 def test_a_tiny_last_chunk_takes_text_from_the_previous_chunk() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from branchrank.corpus.loading import discover
-from branchrank.errors import CorpusError
 
 
 def write(root: Path, *names: str, content: bytes = b"text\n") -> None:
@@ -58,21 +56,6 @@ def test_links_are_not_followed_regardless_of_their_target(tmp_path: Path) -> No
     assert all("a symbolic link" in note for note in found.notes)
 
 
-def test_files_that_are_not_regular_text_are_left_out_with_a_note(tmp_path: Path) -> None:
-    write(tmp_path, "a.md")
-    write(tmp_path, "binary.md", content=b"\x89PNG\0\0")
-    os.mkfifo(tmp_path / "pipe.md")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "sock.md"))
-        found = discover(tmp_path)
-    assert [file.source for file in found.files] == ["a.md"]
-    assert found.notes == (
-        "'binary.md': skipped because it is a binary file",
-        "'pipe.md': skipped because it can't be read (not a regular file)",
-        "'sock.md': skipped because it can't be read (not a regular file)",
-    )
-
-
 def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "a.md", os.fsdecode(b"bad\xff.md"))
     found = discover(tmp_path)
@@ -85,17 +68,6 @@ def test_a_huge_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     write(tmp_path, "a.md")
     write(tmp_path, "b.md", content=b"x" * 11)
     assert sources(tmp_path) == ["a.md"]
-
-
-def test_a_corpus_that_is_missing_a_file_or_empty_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
-        discover(tmp_path / "missing")
-    write(tmp_path, "a.md")
-    with pytest.raises(CorpusError, match="is not a folder"):
-        discover(tmp_path / "a.md")
-    with pytest.raises(CorpusError, match="contains no documents") as caught:
-        discover(tmp_path, ["a.md"])
-    assert caught.value.remedy
 
 
 def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:

@@ -98,12 +98,6 @@ def test_nothing_is_downloaded_without_a_request(tmp_path: Path, monkeypatch: py
     assert len(asked) == 1
 
 
-def test_the_package_downloads_again_afterwards() -> None:
-    before = ir_datasets.util.download.RequestsDownload.stream
-    assert invoke("beir", "run", f"ir:{REMOTE}").exit_code == 3
-    assert ir_datasets.util.download.RequestsDownload.stream is before
-
-
 def test_an_unknown_or_incomplete_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", "ir:branchrank-tiny/tset")
     assert result.exit_code == 3

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 import msgspec
-import pytest
 from corpus.invariants import chunks_of, problems_of
-from corpus.scanner import misplaced, prose_words
+from corpus.scanner import misplaced
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -152,29 +151,6 @@ def test_run_together_constructs_have_a_partition(parts: list[tuple[str, str]], 
     numbers = count(100)
     content = "".join(_filled(template, numbers) + joint for template, joint in parts).encode()
     assert problems_of(source, content, target_tokens=16, scan=False) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "content", "prose"),
-    [
-        (
-            "a.rst",
-            ".. note:: one\n    :class: x\n\n    two ``three``\n\n.. a comment\n\n.. _t: http://x.y\n",
-            "one two three",
-        ),
-        ("a.rst", "a :ref:`b <c>` |d| [1]_ http://e.f\n\n.. code-block:: php\n\n    g\n", "a b g"),
-        (
-            "a.md",
-            "---\ntitle: x\n---\n# a {#b}\n<!-- c -->\n[d](e) `f` <g h='i'>j</g>\n```k\nl\n```\n[m]: n\n",
-            "a d f j l",
-        ),
-        ("a.mdx", "import a from 'b'\n\n<C d={e => f}>g</C>\n{/* h */}\n", "g"),
-    ],
-)
-def test_the_scanner_finds_prose_and_nothing_else(source: str, content: str, prose: str) -> None:
-    found = prose_words(source, content.encode())
-    assert sorted(word.text for word in found) == sorted(prose.split())
-    assert all(word.text in content.split("\n")[word.line - 1] for word in found)
 
 
 def test_the_scanner_detects_lost_and_duplicated_and_moved_words() -> None:

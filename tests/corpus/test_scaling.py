@@ -70,11 +70,6 @@ def test_one_long_line_takes_as_long_as_many_short_ones(meter: Meter) -> None:
     pytest.fail(f"{line} for one line, {lines} for many")
 
 
-def test_the_family_holds_at_least_sixty_shapes() -> None:
-    assert len(SAMPLE) >= 60
-    assert len({family()[name].content(4_000) for name in SAMPLE}) > 0.9 * len(SAMPLE)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("name", SAMPLE)
 def test_four_times_the_file_takes_at_most_six_times_the_time(meter: Meter, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.document import Block, Document, Heading, Section, breadcrumbs, finish_sections, slug
+from branchrank.corpus.document import Document, Heading, Section, breadcrumbs, finish_sections, slug
 
 
 def _sections(
@@ -18,45 +18,10 @@ def _sections(
     return finish_sections("a/page.rst", headings=headings, blocks=[], line_count=line_count, title=title)
 
 
-def test_a_lone_top_heading_is_the_title_of_the_page() -> None:
-    page, one, two = _sections((1, "Cache"), (2, "Pools"), (2, "Tags"))
-    assert (page.id, page.title, page.level, page.line_start, page.own_line_end) == (
-        "a/page.rst",
-        "Cache",
-        0,
-        1,
-        19,
-    )
-    assert [(s.id, s.level, s.parent) for s in (one, two)] == [
-        ("a/page.rst#pools", 1, 0),
-        ("a/page.rst#tags", 1, 0),
-    ]
-    assert page.blocks[0] == Block(kind="heading", text="Cache", line_start=10, line_end=11)
-    assert (page.line_end, two.own_line_end) == (100, 100)
-
-
-def test_several_top_headings_stay_sections_of_a_page_named_after_its_file() -> None:
-    page, one, _ = _sections((1, "One"), (1, "Two"))
-    assert (page.title, page.own_line_end, page.blocks) == ("page", 9, ())
-    assert (one.id, one.level, one.line_end) == ("a/page.rst#one", 1, 19)
-
-
-def test_a_lone_lower_heading_stays_a_section_if_the_title_is_not_a_heading() -> None:
-    page, section = _sections((2, "Usage"), title="Front")
-    assert (page.title, section.title) == ("Front", "Usage")
-    (page,) = _sections((1, "Top"), title="Front")
-    assert page.title == "Top"
-
-
 def test_skipped_levels_are_nested_and_repeated_siblings_are_numbered() -> None:
     sections = _sections((1, "A"), (3, "Same"), (3, "Same"), (2, "Same"), (1, "Z"))
     assert [s.id.partition("#")[2] for s in sections] == ["", "a", "a/same", "a/same~2", "a/same~3", "z"]
     assert [s.level for s in sections] == [0, 1, 2, 2, 2, 1]
-
-
-def test_an_empty_file_has_one_section_of_one_line() -> None:
-    (page,) = finish_sections("x.md", headings=[], blocks=[], line_count=1)
-    assert (page.line_start, page.own_line_end, page.line_end, page.title) == (1, 1, 1, "x")
 
 
 def test_slugs_keep_letters_of_any_script_and_are_never_empty() -> None:

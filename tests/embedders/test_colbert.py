@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import string
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,12 @@ from support.colbert_checkpoint import (
     change,
     save_colbert,
 )
-from support.small_corpus import small_workspace
 from support.tokenizer import SPECIAL
 
-from branchrank.embedders import DocumentVectors, Vectors, open_embedder, token_embedder
+from branchrank.embedders import Vectors, open_embedder
 from branchrank.embedders.colbert import ColbertEmbedder
 from branchrank.errors import ModelError
-from branchrank.index.build import build_index
-from branchrank.ranking.maxsim import quantize
 from branchrank.settings import IndexSettings
-from branchrank.stores.analyzer import embedded_text
 
 TEXTS = ["a route", "configure a route, to a section.", "", "text " * 30]
 
@@ -138,18 +133,6 @@ def test_the_identity_covers_everything_that_the_vectors_depend_on(checkpoint: P
     assert len(changed.embed_documents_and_tokens(TEXTS).tokens[1]) == 11
 
 
-def test_an_index_keeps_the_projected_token_vectors(checkpoint: Path, tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path, embedder=str(checkpoint), token_vectors="int8", chunk_tokens=64)
-    with build_index(workspace) as index:
-        texts = [embedded_text(chunk) for chunk in index.chunks.values()]
-        expected: DocumentVectors = token_embedder(index.embedder, "").embed_documents_and_tokens(texts)
-        kept = index.token_vectors
-        assert kept is not None
-        assert kept.dimension == DIMENSION
-        for chunk, rows in zip(index.chunks, expected.tokens, strict=True):
-            assert np.array_equal(kept.vectors(chunk).values, quantize(rows, "int8").values)
-
-
 def test_code_beside_a_checkpoint_is_not_run(checkpoint: Path, tmp_path: Path) -> None:
     folder = save_colbert(tmp_path / checkpoint.name, checkpoint.name)
     marker = tmp_path / "ran"
@@ -208,36 +191,3 @@ def test_stanfords_format_without_metadata_or_projection_is_refused(tmp_path: Pa
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=missing):
         open_embedder(IndexSettings(embedder=str(folder)))
-
-
-class Lines(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
-@pytest.mark.parametrize(("lost", "reported"), [(False, False), (True, True)])
-def test_the_projection_is_not_reported_as_unused_but_a_missing_weight_is_an_error(
-    tmp_path: Path, lost: bool, reported: bool
-) -> None:
-    pytest.importorskip("torch")
-    from safetensors.numpy import load_file, save_file
-
-    folder = save_colbert(tmp_path / "stanford", "stanford")
-    if lost:
-        weights = load_file(folder / "model.safetensors")
-        del weights["bert.encoder.layer.1.output.dense.weight"]
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    heard = Lines()
-    logger = logging.getLogger("transformers.modeling_utils")
-    logger.addHandler(heard)
-    try:
-        ColbertEmbedder(str(folder))
-    finally:
-        logger.removeHandler(heard)
-    assert any("LOAD REPORT" in line for line in heard.lines) is reported

@@ -49,17 +49,6 @@ def test_another_process_gives_the_same_bytes() -> None:
     assert result.stdout == FakeEmbedder().embed_query("parse the route").tobytes().hex()
 
 
-def test_progress_counts_texts() -> None:
-    seen: list[tuple[str, int, int]] = []
-    FakeEmbedder().embed_documents(["a", "b"], lambda *at: seen.append(at))
-    assert seen == [("embed", 1, 2), ("embed", 2, 2)]
-
-
-def test_the_name_sets_the_dimension() -> None:
-    assert open_embedder(IndexSettings(embedder="fake")).identity.dimension == 64
-    assert open_embedder(IndexSettings(embedder="fake:128")).identity.dimension == 128
-
-
 @pytest.mark.parametrize("name", ["fake:many", "fake:1", "fake:-3"])
 def test_a_wrong_dimension_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="dimension"):

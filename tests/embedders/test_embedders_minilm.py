@@ -79,13 +79,6 @@ def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit() -> None:
     assert together.tobytes() == embedder().embed_documents(TEXTS).tobytes()
 
 
-def test_the_number_of_threads_changes_no_bit_of_a_token() -> None:
-    one = MiniLMEmbedder(threads=1).embed_documents_and_tokens(TEXTS * 2).tokens
-    two = embedder().embed_documents_and_tokens(TEXTS * 2).tokens
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-    assert len(one) == len(two) == 2 * len(TEXTS)
-
-
 def test_a_long_text_is_cut_to_its_first_256_tokens() -> None:
     words = ["route"] * 254
     assert np.array_equal(
@@ -94,20 +87,6 @@ def test_a_long_text_is_cut_to_its_first_256_tokens() -> None:
     assert not np.array_equal(
         embedder().embed_query(" ".join(words)), embedder().embed_query(" ".join([*words[1:], "banana"]))
     )
-
-
-def test_a_lone_surrogate_is_accepted() -> None:
-    assert np.array_equal(embedder().embed_query("caf\udce9"), embedder().embed_query("caf?"))
-
-
-def test_no_texts_give_no_rows() -> None:
-    assert embedder().embed_documents([]).shape == (0, 384)
-
-
-def test_progress_reaches_the_end() -> None:
-    seen: list[tuple[str, int, int]] = []
-    embedder().embed_documents(TEXTS, lambda *at: seen.append(at))
-    assert seen == [("embed", number, len(TEXTS)) for number in range(1, len(TEXTS) + 1)]
 
 
 def test_a_first_query_loads_no_heavy_library_and_leaves_no_file(tmp_path: Path) -> None:

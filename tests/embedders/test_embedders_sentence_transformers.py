@@ -122,13 +122,6 @@ def test_remote_code_of_a_built_in_architecture_is_ignored(nomic: Path, copy: Pa
     assert not marker.exists()
 
 
-def test_a_vector_depends_on_its_text_alone(nomic: Path) -> None:
-    embedder = SentenceTransformersEmbedder(str(nomic))
-    together = embedder.embed_documents(TEXTS * 6)
-    apart = [embedder.embed_documents([text])[0] for text in TEXTS * 6]
-    assert np.array_equal(together, apart)
-
-
 def test_a_models_own_prompts_come_before_the_published_ones(copy: Path) -> None:
     prompts = {"query": "route ", "passage": "text "}
     change(copy / "config_sentence_transformers.json", prompts=prompts, default_prompt_name="query")
@@ -350,12 +343,6 @@ def test_a_hub_that_does_not_respond_is_tried_once(monkeypatch: pytest.MonkeyPat
             listener.accept()
 
 
-def test_an_invalid_model_name_is_a_model_error() -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(ModelError, match="not a valid model name"):
-        open_embedder(IndexSettings(embedder="two words"))
-
-
 @pytest.mark.parametrize(
     ("model", "query", "document"),
     [
@@ -383,13 +370,6 @@ def test_a_misspelled_name_gets_a_suggestion_without_contacting_the_hub(
     assert f"did you mean `{known.get(name, 'nomic-ai/CodeRankEmbed')}`?" in error.value.message
     assert hub.paths == []
     assert not (tmp_path / "data" / "branchrank.toml").exists()
-
-
-def test_a_misspelled_hub_name_gets_a_suggestion(hub: Hub) -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(ModelError, match="did you mean `nomic-ai/CodeRankEmbed`"):
-        open_embedder(IndexSettings(embedder="nomic-ai/CodeRankEmbd"))
-    assert hub.paths
 
 
 def test_without_pytorch_the_install_command_is_shown_before_a_download(

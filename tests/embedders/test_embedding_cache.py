@@ -124,13 +124,6 @@ def test_a_query_is_kept_apart_from_a_document_of_the_same_text(path: Path) -> N
     assert embedder.asked == [TEXTS[0]] * 2
 
 
-def test_progress_counts_cached_texts_at_once(path: Path) -> None:
-    fill(path)
-    seen: list[tuple[str, int, int]] = []
-    cached_documents(Counting(), opened(path), [*TEXTS, "new"], lambda *at: seen.append(at))
-    assert seen == [("embed", 10, 11), ("embed", 11, 11)]
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -75,13 +75,6 @@ def asked(cache: EmbeddingCache) -> int:
     return embedder.asked
 
 
-def test_a_url_selects_redis_and_no_url_a_file(shared: RedisServer, tmp_path: Path) -> None:
-    for url in ("", shared.url):
-        opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
-        assert isinstance(opened._values, key_values.RedisValues) == bool(url)
-        opened.close()
-
-
 def test_an_entry_expires(cache: EmbeddingCache, client) -> None:
     asked(cache)
     assert all(0 < client.ttl(key) <= key_values.EXPIRY for key in KEYS)
@@ -130,12 +123,6 @@ def test_swapped_values_are_misses(cache: EmbeddingCache, client) -> None:
     one, two = client.mget(KEYS[:2])
     client.mset({KEYS[0]: two, KEYS[1]: one})
     assert asked(cache) == 2
-
-
-def test_more_keys_than_one_call_holds(cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("branchrank.io.key_values.KEYS_PER_CALL", 3)
-    assert asked(cache) == 10
-    assert asked(cache) == 0
 
 
 def test_a_full_server_gives_one_notice_and_embedding_continues(

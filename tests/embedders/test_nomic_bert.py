@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.commands import invoke
 from support.nomic_checkpoints import (
     PREFIX,
     PUBLISHED,
@@ -18,7 +17,6 @@ from support.nomic_checkpoints import (
     write_checkpoint,
 )
 from support.tokenizer import SPECIAL
-from support.worlds import write_pages
 
 from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 from branchrank.errors import ModelError
@@ -99,18 +97,6 @@ def test_a_published_checkpoint_gives_the_vectors_of_the_published_architecture(
     assert np.abs(query - published_forward(f"{PREFIX}how to configure a route")).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("gate", ["swiglu", "geglu", "glu"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_every_gate_and_pooling_that_the_files_name_is_honored(
-    tmp_path: Path, gate: str, pooling: str
-) -> None:
-    config = PUBLISHED | {"activation_function": gate}
-    folder = write_checkpoint(tmp_path / "model", config, pooling)
-    rows = SentenceTransformersEmbedder(str(folder)).embed_documents(TEXTS[:2])
-    expected = np.array([published_forward(text, gate, pooling) for text in TEXTS[:2]])
-    assert np.abs(rows - expected).max() < TOLERANCE
-
-
 UNUSABLE = {
     "activation_function": "gelu",
     "causal": True,
@@ -174,13 +160,3 @@ def test_weights_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> Non
         assert repr(named) in error.value.message
     save_weights(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, folder)
     SentenceTransformersEmbedder(str(folder))
-
-
-def test_an_index_is_built_and_searched_with_a_published_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
-    write_pages(tmp_path / "docs")
-    words = ("--data-dir", tmp_path / "data", "--embedder", checkpoint, "--quiet")
-    result = invoke("index", tmp_path / "docs", *words)
-    assert result.exit_code == 0, result.output
-    result = invoke("retrieve", "tea", "--data-dir", tmp_path / "data", "--json", "--quiet")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["hits"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from branchrank.embedders import DocumentVectors, FakeEmbedder, token_embedder
+from branchrank.embedders import DocumentVectors, FakeEmbedder
 from branchrank.embedders.cache import TokenCache
-from branchrank.errors import UsageError
 from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import quantize
 
@@ -40,15 +39,6 @@ def cache(path: Path) -> Iterator[TokenCache]:
     opened = TokenCache(path)
     yield opened
     opened.close()
-
-
-def test_a_word_is_a_token_of_the_fake_embedder() -> None:
-    embedder = FakeEmbedder()
-    words = embedder.embed_documents(["configure", "routes"])
-    assert np.array_equal(embedder.embed_query_tokens("Configure routes!"), words)
-    assert np.array_equal(embedder.embed_documents_and_tokens(["configure routes"]).tokens[0], words)
-    assert embedder.embed_query_tokens("...").shape == (0, 64)
-    assert embedder.embed_documents_and_tokens(["..."]).tokens[0].tolist() == np.eye(1, 64).tolist()
 
 
 def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
@@ -100,15 +90,3 @@ def test_the_file_stays_below_its_limit_by_evicting_the_oldest_rows(path: Path) 
     assert len(embedder.asked) == 130  # the oldest are not
     cache.close()
     assert path.stat().st_size <= limit + 8192
-
-
-def test_a_model_without_token_vectors_is_refused_with_models_that_have_them() -> None:
-    class Pooled:
-        identity = FakeEmbedder().identity
-        embed_documents = FakeEmbedder().embed_documents
-        embed_query = FakeEmbedder().embed_query
-
-    assert isinstance(token_embedder(FakeEmbedder(), "fake"), FakeEmbedder)
-    with pytest.raises(UsageError) as caught:
-        token_embedder(Pooled(), "pooled")
-    assert "all-MiniLM-L6-v2" in (caught.value.remedy or "")

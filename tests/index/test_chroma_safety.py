@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -38,13 +37,6 @@ def refuses(location: Path | str, message: str, matrix: Vectors | None = None, i
     assert caught.value.remedy
 
 
-def test_the_store_can_be_opened_repeatedly(location: Path) -> None:
-    for _ in range(2):
-        store = ChromaVectors(location, "vectors", ExactVectors(IDS, rows()))
-        assert store.search(rows()[7], 1)[0].key == "k007"
-        store.close()
-
-
 def test_a_missing_collection_or_database_is_refused_and_not_made(tmp_path: Path, location: Path) -> None:
     refuses(tmp_path / "nowhere", "does not contain a Chroma database")
     assert not (tmp_path / "nowhere").exists()
@@ -63,29 +55,6 @@ def test_a_truncated_database_is_refused(location: Path) -> None:
     path = location / "chroma.sqlite3"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     refuses(location, "Chroma")
-
-
-def test_lost_neighbors_are_found_by_the_probe(tmp_path: Path) -> None:
-    """The count is right and the sampled vectors are there, but searching finds others."""
-    matrix = rows()
-    store_rows = matrix.copy()
-    build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, store_rows))
-    store = ChromaVectors(tmp_path / "chroma", "vectors", ExactVectors(IDS, matrix))
-    query = store._collection.query
-
-    class Damaged:
-        def __getattr__(self, name: str) -> object:
-            return getattr(collection, name)
-
-        def query(self, **arguments: object) -> object:
-            answer = query(**arguments)
-            return {"ids": [ids[:0] if number % 2 else ids for number, ids in enumerate(answer["ids"])]}
-
-    collection = store._collection
-    store._collection = Damaged()
-    with pytest.raises(ArtifactError, match="searches find only"):
-        store._probe()
-    store.close()
 
 
 def test_a_graph_that_loses_its_vectors_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,23 +162,6 @@ def test_a_function_hidden_in_the_schema_is_refused(location: Path, key: str) ->
     assert LOADED == []
 
 
-def test_a_relative_path_is_relative_to_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Chroma keeps one database for each path that it was given in a process."""
-    for seed, name in enumerate(("here", "there")):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        build_collection(Path("chroma"), "vectors", ExactVectors(IDS, rows(seed)))
-    with contextlib.ExitStack() as opened:
-        for seed, name in enumerate(("here", "there")):
-            monkeypatch.chdir(tmp_path / name)
-            store = opened.enter_context(
-                contextlib.closing(ChromaVectors(Path("chroma"), "vectors", ExactVectors(IDS, rows(seed))))
-            )
-            assert store.search(rows(seed)[3], 1)[0].key == IDS[3]
-
-
 def test_another_metric_is_refused(location: Path) -> None:
     drop_collection(location, "vectors")
     client = chromadb.PersistentClient(
@@ -228,16 +180,3 @@ def test_another_metric_is_refused(location: Path) -> None:
 def test_an_invalid_url_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="--chroma-url"):
         ChromaVectors(url, "vectors", ExactVectors(IDS, rows()))
-
-
-def test_an_unreachable_server_is_reported(unused_port: int) -> None:
-    refuses(f"http://127.0.0.1:{unused_port}", "Chroma at http")
-
-
-@pytest.fixture
-def unused_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

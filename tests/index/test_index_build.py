@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 
-from branchrank.errors import ArtifactError, CorpusError, InputError
+from branchrank.errors import ArtifactError, InputError
 from branchrank.index.build import build_index
-from branchrank.index.reader import Index, open_index, searches_exactly
+from branchrank.index.reader import Index, open_index
 from branchrank.io.files import write_jsonl
-from branchrank.records import Chunk
-from branchrank.settings import IndexSettings, settings_of
 from branchrank.stores.analyzer import embedded_text
-from branchrank.stores.vectors import EXACT_UP_TO
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -222,15 +217,6 @@ def test_every_file_is_checked_before_it_is_used(tmp_path: Path) -> None:
     open_index(workspace).close()
 
 
-def test_a_damaged_index_is_rebuilt(tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path)
-    with build_index(workspace) as index:
-        before = answers(index)
-        (index.directory / "chunks.jsonl").write_bytes(b"{}")
-    with build_index(workspace) as index:
-        assert answers(index) == before
-
-
 def test_chroma_holds_the_same_vectors(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma")
     with build_index(workspace) as index:
@@ -255,25 +241,6 @@ def test_a_missing_collection_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="built with the Chroma location none, not embedded"):
         open_index(reopened(tmp_path, index__vector_store="chroma"))
     open_index(reopened(tmp_path, index__vector_store="auto")).close()
-
-
-def test_opening_a_small_index_loads_no_heavy_package(tmp_path: Path) -> None:
-    build_index(small_workspace(tmp_path, vector_store="auto")).close()
-    code = """
-import sys
-from pathlib import Path
-from branchrank.index.reader import open_index
-from branchrank.index.workspace_folder import WorkspaceFolder
-index = open_index(WorkspaceFolder.open(Path(sys.argv[1])))
-assert index.vectors.search(index.embedder.embed_query("lid"), 1)
-assert index.bm25_chunks.search("lid", 1) and index.bm25_nodes.search("lid", 1)
-heavy = {"chromadb", "torch", "transformers", "sentence_transformers", "pandas", "openai", "bm25s", "scipy"}
-print(sorted(heavy & set(sys.modules)))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "data")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 def test_a_reader_keeps_the_generation_that_it_opened(tmp_path: Path) -> None:
@@ -375,45 +342,3 @@ class TestGivenFiles:
             assert list(index.chunks) == ["m1", "m2"]
         assert path.read_bytes() == content
         assert not path.is_symlink()
-
-
-def test_a_corpus_that_cannot_be_indexed_is_an_error(tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path)
-    for path in sorted((tmp_path / "docs").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    with pytest.raises(CorpusError, match="no document"):
-        build_index(workspace)
-    (tmp_path / "docs" / "empty.md").touch()
-    with pytest.raises(CorpusError, match="contain no text"):
-        build_index(workspace)
-    (tmp_path / "docs" / "empty.md").unlink()
-    (tmp_path / "docs").rmdir()
-    with pytest.raises(CorpusError, match="not a folder"):
-        build_index(workspace)
-    assert not list((tmp_path / "data").glob("indexes/*/0*"))
-
-
-def test_one_document_is_a_corpus(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "docs", {"only.md": "# One\n\nA single paragraph.\n"})
-    with build_index(small_workspace(tmp_path)) as index:
-        (chunk,) = index.chunks.values()
-        assert isinstance(chunk, Chunk)
-        assert [entry.key for entry in index.bm25_chunks.search("paragraph", 10)] == [chunk.id]
-
-
-def test_progress_is_reported(tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int]] = []
-    build_index(
-        small_workspace(tmp_path), progress=lambda stage, done, total: seen.append((stage, done, total))
-    ).close()
-    assert [stage for stage, done, total in seen if done == total] == ["read", "embed", "store"]
-
-
-def test_auto_searches_exactly_up_to_the_crossover() -> None:
-    auto, exact, chroma = (IndexSettings(vector_store=name) for name in ("auto", "exact", "chroma"))
-    assert searches_exactly(auto, EXACT_UP_TO)
-    assert not searches_exactly(auto, EXACT_UP_TO + 1)
-    assert searches_exactly(exact, 10**9)
-    assert not searches_exactly(chroma, 1)
-    (vector_store,) = [entry for entry in settings_of(IndexSettings) if entry.name == "vector_store"]
-    assert f"up to {EXACT_UP_TO:,} chunks" in vector_store.description

@@ -16,10 +16,9 @@ import pytest
 from support import killed_builds
 from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 
-from branchrank.errors import ArtifactError, BusyError, StorageError
+from branchrank.errors import ArtifactError, StorageError
 from branchrank.index import generations as generations_module
 from branchrank.index.build import build_index
-from branchrank.index.generations import build_lock
 from branchrank.index.reader import open_index
 
 #: Where a build can be killed, and what a reader finds then.
@@ -87,17 +86,6 @@ def test_every_failpoint_is_killed_at() -> None:
     source = "".join(path.read_text() for path in room.glob("*.py"))
     named = {part.split('"')[0] for part in source.split('failpoint("')[1:]}
     assert named == set(OLD + NEW + CHROMA)
-
-
-def test_a_second_builder_is_refused(tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path)
-    with (
-        build_lock(workspace.data_dir),
-        pytest.raises(BusyError, match="another process is building") as caught,
-    ):
-        build_index(workspace)
-    assert caught.value.exit_code == 4
-    build_index(workspace).close()
 
 
 def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:

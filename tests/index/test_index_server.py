@@ -86,12 +86,6 @@ def test_collections_are_deleted_with_their_generations(
     assert {collection.name for collection in client.list_collections()} == set(names[-2:])
 
 
-def test_two_workspaces_share_a_server(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
-    for name in ("one", "two"):
-        build_index(small_workspace(tmp_path / name, vector_store="chroma", chroma_url=url)).close()
-    assert client.count_collections() == 2
-
-
 def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     with build_index(workspace) as index:
@@ -163,17 +157,6 @@ def test_a_killed_upload_resumes_with_the_missing_vectors(
         query = workspace.index.embedder.embed_query("limescale")
         assert workspace.index.vectors.search(query, 9) == exact.search(query, 9)
     assert [each.name for each in client.list_collections()] == [collection.name]
-
-
-def test_vectors_of_an_older_corpus_on_the_server_are_replaced(
-    tmp_path: Path, url: str, client: chromadb.ClientAPI
-) -> None:
-    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
-    name = _server_collection(workspace.generations.directory / "000001")
-    client.create_collection(name, metadata={MADE_FOR: "something else"}, embedding_function=None)
-    with build_index(workspace) as index:
-        assert index.report.collection == name
-        assert index.vectors.search(index.embedder.embed_query("lid"), 1)
 
 
 def test_an_interrupted_upload_with_a_wrong_vector_is_repeated(

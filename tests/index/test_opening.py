@@ -9,9 +9,8 @@ import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
 
-from branchrank.corpus import loading
 from branchrank.errors import ArtifactError
-from branchrank.index import manifest, records_file
+from branchrank.index import manifest
 from branchrank.index.build import build_index
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -51,36 +50,6 @@ def test_the_bytes_read_to_open_an_index_do_not_grow_with_the_corpus(tmp_path: P
     assert sizes[1] < sizes[0] + 300
 
 
-def test_no_record_is_decoded_until_it_is_asked_for(
-    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded = []
-    original = records_file.RecordsFile._decoded
-
-    def counting(self: records_file.RecordsFile, line: bytes, row: int) -> object:
-        decoded.append(row)
-        return original(self, line, row)
-
-    monkeypatch.setattr(records_file.RecordsFile, "_decoded", counting)
-    with open_index(workspace) as index:
-        found = index.bm25_chunks.search("limescale", 3)
-        found += index.vectors.search(index.embedder.embed_query("limescale"), 3)
-        assert len(found) > 3
-        assert decoded == []
-        assert index.chunks[found[0].key].id == found[0].key
-        assert len(decoded) == 1
-
-
-def test_tree_navigation_decodes_no_node(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_index(workspace) as index:
-        section = next(iter(index.bm25_nodes.ids))
-        monkeypatch.setattr(
-            records_file.RecordsFile, "_decoded", lambda *_: pytest.fail("a node was decoded")
-        )
-        assert len(expand([Scored(section, 1.0)], index.tree, depth=2)) > 1
-        assert index.tree.height(index.tree.table.ids[0]) > 1
-
-
 def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder) -> None:
     with open_index(workspace) as index:
         expected = load_nodes(index.directory / "pageindex" / "nodes.jsonl")
@@ -95,20 +64,6 @@ def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder) -> N
                 assert tree.overlapping(node.own_span) == expected.overlapping(node.own_span)
                 seed = [Scored(key, 1.0)]
                 assert expand(seed, tree, depth=3, siblings=2) == expand(seed, expected, depth=3, siblings=2)
-
-
-def test_documents_of_an_unchanged_corpus_are_not_opened(
-    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "open_beneath", lambda *_: pytest.fail("a document was opened"))
-    open_index(workspace).close()
-
-
-def test_an_unchanged_file_is_not_read_again(
-    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manifest, "digest_stream", lambda stream: pytest.fail("a file was read"))
-    open_index(workspace).close()
 
 
 def test_a_changed_byte_is_detected_even_with_unchanged_timestamps(workspace: WorkspaceFolder) -> None:

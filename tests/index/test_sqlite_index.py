@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from support.small_index import small_index
 
-from branchrank.errors import StorageError
 from branchrank.index.reader import FTS5, Index
-from branchrank.stores import sqlite_fts5
 
 QUERY = "How do I limit max_retries of a request?"
 
@@ -37,28 +35,3 @@ def test_the_file_is_created_once_and_rebuilt_when_damaged(index: Index) -> None
         path.write_bytes(damaged)
         index.open_fts5().close()
         assert path.read_bytes() == content
-
-
-def test_a_copied_file_is_not_built_again(index: Index) -> None:
-    index.open_fts5().close()
-    path = index.directory / FTS5
-    path.write_bytes(path.read_bytes())
-    (index.directory / "stamps.json").unlink()
-    modified = path.stat().st_mtime_ns
-    index.open_fts5().close()
-    assert path.stat().st_mtime_ns == modified
-
-
-def test_a_read_only_index_can_still_be_searched(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = sqlite_fts5.build_fts5
-
-    def refusing(path: Path, *arguments: object) -> None:
-        if index.directory in path.parents:
-            raise StorageError("read-only")
-        build(path, *arguments)
-
-    monkeypatch.setattr(sqlite_fts5, "build_fts5", refusing)
-    table = index.open_fts5()
-    assert table.matches(QUERY, 5)
-    assert not (index.directory / FTS5).exists()
-    table.close()

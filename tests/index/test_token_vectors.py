@@ -11,13 +11,12 @@ import pytest
 from support.small_corpus import reopened, small_workspace
 
 from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors, token_embedder
-from branchrank.errors import ArtifactError, UsageError
+from branchrank.errors import ArtifactError
 from branchrank.index.build import build_index
 from branchrank.index.reader import TOKENS, Index, open_index
 from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.stores.analyzer import embedded_text
-from branchrank.stores.vectors import TokenFile, save_token_vectors
 
 
 def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:
@@ -50,12 +49,6 @@ def test_an_index_keeps_the_token_vectors_of_its_chunks(tmp_path: Path, precisio
         assert index.report.token_texts == len(index.chunks)
     with open_index(workspace) as index:
         assert_kept(index, precision)
-
-
-def test_by_default_an_index_has_no_token_vectors(tmp_path: Path) -> None:
-    with build_index(small_workspace(tmp_path)) as index:
-        assert index.token_vectors is None
-        assert not (index.directory / TOKENS).exists()
 
 
 def test_unchanged_chunks_are_copied_from_the_index_in_use(tmp_path: Path) -> None:
@@ -181,24 +174,3 @@ def test_a_damaged_file_is_refused_at_first_use_and_rebuilt(tmp_path: Path) -> N
         assert index.is_new
         assert index.report.token_texts == len(index.chunks)
         assert_kept(index, "int8")
-
-
-def test_a_model_without_token_vectors_is_refused_before_any_work(tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path, embedder="ollama:nomic-embed-text", token_vectors="int8")
-    with pytest.raises(UsageError) as caught:
-        build_index(workspace)
-    assert "all-MiniLM-L6-v2" in (caught.value.remedy or "")
-
-
-def test_files_that_do_not_fit_the_chunks_are_refused(tmp_path: Path) -> None:
-    rows = quantize(np.eye(3, dtype=np.float32), "int8")
-    save_token_vectors(tmp_path / "tokens", ["a" * 64, "b" * 64], [rows, rows])
-    kept = TokenFile(tmp_path / "tokens", ["one", "two"], "int8")
-    assert kept.keys == ["a" * 64, "b" * 64]
-    assert np.array_equal(kept.vectors("two").values, rows.values)
-    for ids, precision in ((["one"], "int8"), (["one", "two"], "fp16")):
-        with pytest.raises(ArtifactError):
-            TokenFile(tmp_path / "tokens", ids, precision)  # type: ignore[arg-type]
-    (tmp_path / "tokens").write_bytes(b"nothing")
-    with pytest.raises(ArtifactError):
-        TokenFile(tmp_path / "tokens", ["one", "two"], "int8")

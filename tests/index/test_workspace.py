@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.named import known_corpora
 from branchrank.errors import CorpusError, UsageError
 from branchrank.index.workspace_folder import (
     WorkspaceConfig,
@@ -80,14 +79,6 @@ def test_a_value_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == "index = 3\n"
 
 
-def test_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "branchrank.toml"
-    update_config(path, {"corpus": "a"})
-    before = path.stat().st_ino
-    update_config(path, {"corpus": "a"})
-    assert path.stat().st_ino == before
-
-
 keys = st.sampled_from(["corpus", "exclude", "index.embedder", "local.rrf_k", "bm25.b"])
 values = st.one_of(
     st.text(max_size=20), st.booleans(), st.integers(0, 999), st.lists(st.text(max_size=5), max_size=3)
@@ -132,26 +123,6 @@ def test_a_missing_workspace_or_corpus_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no corpus folder"):
         configure(tmp_path, corpus=tmp_path / "missing")
     assert not (tmp_path / "branchrank.toml").exists()
-
-
-def test_a_corpus_can_be_given_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "corpora"))
-    name = next(iter(known_corpora()))
-    with pytest.raises(CorpusError, match="not been downloaded yet") as caught:
-        configure(tmp_path / "data", corpus=name)
-    assert caught.value.remedy == f"branchrank corpus add {name}"
-    (tmp_path / "corpora" / name).mkdir(parents=True)
-    configure(tmp_path / "data", corpus=name)
-    assert (tmp_path / "data" / "branchrank.toml").read_text() == f'corpus = "{name}"\n'
-    assert WorkspaceFolder.open(tmp_path / "data", environment={}).corpus_root.name == name
-
-
-def test_index_flags_select_a_second_index(tmp_path: Path) -> None:
-    configure(tmp_path, settings={"index.embedder": "fake"})
-    other = WorkspaceFolder.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
-    assert not other.is_default_index
-    named = WorkspaceFolder.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
-    assert named.is_default_index
 
 
 def test_the_index_name_depends_on_the_settings_that_change_vectors() -> None:

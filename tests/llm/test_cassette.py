@@ -133,12 +133,6 @@ def test_keys_are_removed_before_storing(tmp_path: Path) -> None:
     assert b"sk-secret-key" not in path.read_bytes()
 
 
-def test_the_error_for_a_missing_file_shows_how_to_create_one(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="does not exist") as caught:
-        Cassette(tmp_path / "none", readonly=True)
-    assert "--llm-record" in caught.value.remedy
-
-
 @pytest.mark.parametrize(
     "statements",
     [

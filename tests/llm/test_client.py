@@ -218,14 +218,6 @@ def test_the_client_remembers_the_supported_response_format(serve: Call) -> None
     assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
 
 
-def test_a_bad_request_does_not_change_a_known_format(serve: Call) -> None:
-    server, client = serve(lambda chat, n: scripted.fail(400) if n == 2 else scripted.say("{}"))
-    client.complete(request(schema=SCHEMA))
-    assert failure(client, schema=SCHEMA).reason == "http 400"
-    client.complete(request(schema=SCHEMA))
-    assert {chat.format for chat in server.requests} == {"json_schema"}
-
-
 def test_caps_are_enforced_before_the_call(serve: Call) -> None:
     server, client = serve(always(scripted.say("x")), max_calls=2)
     client.complete(request())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from support.scripted_llm import Action, Script, ScriptedLLM
 
 from branchrank.errors import ArtifactError, LLMError, ReplayError, UsageError
 from branchrank.llm.cassette import Cassette
-from branchrank.llm.gateway import Answer, Gateway
+from branchrank.llm.gateway import Answer
 from branchrank.llm.ledger import totals
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, ReplyError
 from branchrank.llm.session import LLMSession
@@ -171,37 +170,6 @@ def test_concurrent_equal_calls_reach_the_server_once(tmp_path: Path) -> None:
     assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
 
 
-def test_equal_uncached_calls_run_one_after_the_other() -> None:
-    """Without a memory every one of them is asked, one after the other."""
-    under_way, most = [], []
-
-    def busy(chat: scripted.Chat, number: int) -> Action:
-        under_way.append(number)
-        most.append(len(under_way))
-        time.sleep(0.03)
-        under_way.remove(number)
-        return scripted.fail(400)
-
-    with ScriptedLLM(busy) as server, LLMSession(LLMSettings(retries=0), environment={}) as session:
-        gateway = session.gateway(server.base_url, "scripted")
-        threads = [threading.Thread(target=gateway.ask, args=(request(), as_text)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.01)
-        for thread in threads:
-            thread.join()
-    assert len(most) == 6
-    assert max(most) == 1
-
-
-def test_answers_come_in_the_order_of_the_calls(server: ScriptedLLM) -> None:
-    server.script = lambda chat, number: scripted.say(chat.prompt)
-    with LLMSession(LLMSettings(concurrency=4), environment={}) as session:
-        gateway = session.gateway(server.base_url, "scripted")
-        answers = gateway.ask_all([(request(str(n)), as_text) for n in range(20)])
-    assert [answer.value for answer in answers] == [str(n) for n in range(20)]
-
-
 def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
     with ScriptedLLM(lambda chat, n: Action(silent_s=30)) as server:
         cassette = str(tmp_path / "c.sqlite")
@@ -244,13 +212,6 @@ def test_a_server_with_several_models_needs_a_model_name(tmp_path: Path) -> None
         assert session.gateway(server.base_url, "").model == "one"
 
 
-def test_the_error_for_a_missing_endpoint_shows_both_fixes() -> None:
-    with LLMSession(LLMSettings(), environment={}) as session, pytest.raises(UsageError) as caught:
-        session.gateway("", "m")
-    assert "--hybrid-base-url" in caught.value.remedy
-    assert "--hybrid-no-llm" in caught.value.remedy
-
-
 def test_no_key_reaches_any_file_of_a_session(tmp_path: Path) -> None:
     key = "sk-planted-own-key-77"
     environment = {"BRANCHRANK_LLM_KEY": key, "OPENAI_API_KEY": "sk-planted-openai-88"}
@@ -267,13 +228,3 @@ def test_no_key_reaches_any_file_of_a_session(tmp_path: Path) -> None:
     assert answer.value == "Bearer [key] [key]"
     for path in tmp_path.iterdir():
         assert b"planted" not in path.read_bytes()
-
-
-def test_a_plain_python_model_is_an_llm_too() -> None:
-    class Fixed:
-        model = "fixed"
-
-        def complete(self, request: LLMRequest) -> LLMReply:
-            return LLMReply(text=f"{len(request.messages)} message")
-
-    assert Gateway("fixed", Fixed()).ask(request(), as_text).value == "1 message"

@@ -68,14 +68,6 @@ def test_generates_questions_once(server: ScriptedLLM, workspace: Path) -> None:
     assert output.read_bytes() == written
 
 
-def test_a_workspace_without_text_is_an_error(server: ScriptedLLM, workspace: Path) -> None:
-    for path in (workspace / "docs").iterdir():
-        path.write_text("# Short\n\nText.\n")
-    result = run(server, workspace, "questions", "generate", str(workspace / "q.jsonl"))
-    assert result.exit_code == 3
-    assert not (workspace / "q.jsonl").exists()
-
-
 def test_summaries_are_written_and_only_edited_sections_are_repeated(
     server: ScriptedLLM, workspace: Path
 ) -> None:

@@ -90,20 +90,3 @@ def terminated(arguments: list[object], project: Path, server: ScriptedLLM) -> A
         finally:
             process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
-
-
-def test_a_new_recording_repeats_failed_calls(tmp_path: Path) -> None:
-    """Only a resumed run keeps the failures of its rows; another run into the same cassette may do better."""
-    project = make_project(tmp_path)
-    with ScriptedLLM(lambda chat, number: scripted.fail(500) if number == 1 else good(chat)) as server:
-        for fallbacks in (1, 0):
-            words = ("--llm-record", "c.sqlite", "--latency-sample", 0, "--reports", f"with-{fallbacks}")
-            done = program(*command(server.base_url), *words, cwd=project)
-            assert done.returncode == 0, done.stderr
-            [run] = (project / f"with-{fallbacks}").iterdir()
-            assert sum(bool(row["fallbacks"]) for row in json_lines(run / "rows.jsonl")) == fallbacks
-        assert len(server.requests) == 9
-
-
-def good(chat: Chat) -> Action:
-    return scripted.ids(chat.entries)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.llm.ledger import Ledger, read_prices, totals, totals_by
+from branchrank.llm.ledger import read_prices, totals, totals_by
 from branchrank.records import LLMCall
 
 
@@ -88,17 +88,3 @@ def test_a_wrong_table_is_named(tmp_path: Path, text: str, fault: str) -> None:
     with pytest.raises(UsageError, match=fault) as caught:
         read_prices(path)
     assert str(path) in str(caught.value)
-
-
-def test_a_missing_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read"):
-        read_prices(tmp_path / "none.toml")
-
-
-def test_a_ledger_can_keep_only_the_newest_rows() -> None:
-    seen: list[LLMCall] = []
-    ledger = Ledger(seen.append, limit=2)
-    for row in ROWS:
-        ledger.add(row)
-    assert ledger.rows == tuple(ROWS[-2:])
-    assert seen == list(ROWS)

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import msgspec
 import pytest
-from support.commands import benchmark, make_project
 from support.real_llm import model_file, real_llm
 from support.trees import grow
 
@@ -146,14 +145,6 @@ def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
 
 
 @pytest.mark.full
-def test_the_tree_search_runs_all_its_steps(recorded: Outcome) -> None:
-    stages = [call.stage for call in recorded.tree.calls]
-    assert stages[0] == "tree step 1"
-    assert stages[-1] == "tree final"
-    assert recorded.tree.ranking
-
-
-@pytest.mark.full
 def test_the_reply_follows_the_schema(recorded: Outcome) -> None:
     value = read_json(recorded.schema.text)
     assert set(value) == {"ids"}
@@ -182,20 +173,3 @@ def test_a_replay_without_a_network_is_identical(recorded: Outcome, cassette: Pa
     assert b'"replayed":true' in whole[1]
     mark = b'"replayed":true,'
     assert whole[0].replace(mark, b"") == whole[1].replace(mark, b"")
-
-
-@pytest.mark.full
-def test_a_whole_benchmark_replays_into_identical_files(
-    server: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    project = make_project(tmp_path)
-    words: list[object] = ["--predictor", "hybrid", "--predictor", "pageindex", "--sample-size", 2]
-    words += ["--pageindex-llm-final-only", "--llm-completion-tokens", 40, "--hybrid-candidate-cap", 20]
-    for part in ("hybrid", "pageindex"):
-        words += [f"--{part}-base-url", server, f"--{part}-model", "smollm2"]
-    made = [benchmark(project, *words, "--llm-record", tmp_path / "c", reports=tmp_path / "recorded")]
-    request.getfixturevalue("no_network")
-    made.append(benchmark(project, *words, "--llm-replay", tmp_path / "c", reports=tmp_path / "replayed"))
-    for name in ("rows.jsonl", "questions.csv", "summary.csv", "llm_calls.csv"):
-        assert (made[0] / name).read_bytes() == (made[1] / name).read_bytes()
-    assert len((made[0] / "llm_calls.csv").read_text().splitlines()) == 1 + 4

@@ -123,12 +123,3 @@ def test_a_search_reports_which_model_answered(project: Path, tmp_path: Path) ->
     assert "LLM: 1 call (1 from the cache), 107 tokens" in cached
     assert "LLM: 1 call (1 from the cache), 107 tokens" in record
     assert "LLM: 1 call (1 from the cassette), 107 tokens" in replay
-
-
-def test_a_benchmark_reports_which_model_answered(project: Path, tmp_path: Path) -> None:
-    flags = ("--data-dir", project / "data", "--reports", tmp_path / "reports", "--fresh")
-    quick = ("--latency-sample", 0)
-    with ScriptedLLM(informed) as server:
-        said = [invoke("benchmark", *flags, *quick, *words(server)).stderr for _ in range(2)]
-    assert "LLM: 8 calls, 856 tokens" in said[0]
-    assert "LLM: 8 calls (8 from the cache), 856 tokens" in said[1]

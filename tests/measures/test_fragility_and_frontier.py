@@ -28,12 +28,6 @@ def test_six_unanimous_flips_depend_on_one_label():
     assert found.overturn == ("q00", "q01", "q02")
 
 
-def test_the_first_system_can_be_the_leader():
-    a, b = scored([1, 1, 0]), scored([0, 0, 1])
-    found = fragility(("a", a), ("b", b), own(a))
-    assert (found.leader, found.unsettle, found.overturn) == ("a", (), ("q00",))
-
-
 def test_a_tie_has_no_leader():
     a = scored([1, 0])
     assert fragility(("a", a), ("b", scored([0, 1])), own(a)).leader is None
@@ -82,11 +76,6 @@ def test_the_frontier_drops_dominated_systems():
 )
 def test_a_system_that_leads_in_one_dimension_stays_on_the_frontier(other):
     assert set(frontier([standing("a", 0.8, 10, 10), other])) == {standing("a", 0.8, 10, 10), other}
-
-
-def test_equal_pipelines_both_stay_on_the_frontier():
-    twins = (standing("a", 0.8, 10, 0), standing("b", 0.8, 10, 0))
-    assert frontier(twins) == twins
 
 
 def test_the_cheapest_non_inferior_system_is_selected():

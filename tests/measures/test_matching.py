@@ -98,12 +98,6 @@ def test_excluded_hits_are_removed_before_ranking():
     assert judge(hits, asked).ranking("strict").gains == ((2, 2),)
 
 
-def test_hits_and_gold_can_be_empty():
-    assert judge([], question(gold("a.md", 1, 2))).ranking("strict").gold == (2,)
-    nothing = judge([hit("a.md", 1, 2)], question(answerable=False))
-    assert (nothing.ranking("strict").gold, nothing.hits[0].gain) == ((), 0)
-
-
 def test_questions_cluster_by_the_source_of_their_first_gold():
     assert source_cluster(question(gold("a.md", 1, 2), gold("b.md", 1, 2))) == "a.md"
     assert source_cluster(question(answerable=False)) != source_cluster(

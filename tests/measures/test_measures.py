@@ -12,7 +12,6 @@ from support.gold import gold, golds_of, hit, hits_of, question
 from branchrank.errors import UsageError
 from branchrank.measures.matching import judge, question_qrels, question_run, run_ranking
 from branchrank.measures.measures import (
-    DEFINITIONS,
     Ranking,
     mean,
     parse_measure,
@@ -133,13 +132,6 @@ def test_a_typo_gets_a_valid_name_suggested(typo, near):
     parse_measure(near)
 
 
-def test_every_definition_is_described():
-    for each in DEFINITIONS:
-        assert each.description.endswith(".")
-        assert each.formula
-        assert each.source
-
-
 doc_ids = st.sampled_from([f"d{number:02}" for number in range(14)])
 qrels_of = st.dictionaries(doc_ids, st.integers(0, 2), min_size=1, max_size=8)
 collections = st.dictionaries(
@@ -204,10 +196,6 @@ def test_bpref_counts_the_hits_judged_wrong_above_each_right_one():
     qrels = {"a": 1, "b": 1, "w": 0, "x": 0, "y": 0, "z": 0}
     run = [Scored(key, -place) for place, key in enumerate(["w", "unjudged", "a", "x", "b"])]
     assert parse_measure("Bpref")(run_ranking(run, qrels)) == pytest.approx((1 / 2 + 0) / 2)
-
-
-def test_an_empty_run_finds_nothing():
-    assert run_ranking([], {"d": 1}) == Ranking(gains=(), returned=0, gold=(1,))
 
 
 def test_exported_ids_hold_no_whitespace_and_repeat_nothing():

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.measures.significance import (
-    cluster_sums,
     holm,
     mcnemar,
     non_zero,
@@ -90,10 +89,6 @@ def test_draws_use_every_cluster_and_both_signs():
     totals = _random_totals(values, seed=1, draws=100_000)
     assert totals.mean() == pytest.approx(0, abs=0.1)
     assert totals.var() == pytest.approx((values**2).sum(), rel=0.02)
-
-
-def test_cluster_sums_keep_the_order_of_first_sight():
-    assert cluster_sums([1, 2, 4, 8], ["b", "a", "b", "c"]).tolist() == [5, 2, 8]
 
 
 def test_holm_matches_a_manual_calculation_in_the_given_order():

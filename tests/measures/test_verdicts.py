@@ -2,7 +2,6 @@
 
 from math import ceil
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -242,12 +241,6 @@ def test_an_inconclusive_verdict_reports_the_number_of_questions_needed():
     assert found.verdict == "inconclusive"
     assert 200 < found.questions_needed < 1_000
     assert outcome(100, 8, 8).questions_needed is None
-
-
-def test_identical_scores_repeat_and_serialize():
-    first = outcome(60, 9, 4)
-    assert first == outcome(60, 9, 4)
-    assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first
 
 
 @pytest.mark.parametrize(

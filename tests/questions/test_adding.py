@@ -10,8 +10,7 @@ import pytest
 from support.commands import invoke, json_lines, make_project, program
 from support.pseudo_terminal import Terminal
 
-from branchrank.errors import UsageError
-from branchrank.questions.anchoring import lines_digest, read_lines
+from branchrank.questions.anchoring import lines_digest
 
 GOLD = ("--source", "guide/brewing.md", "--lines", "7-8")
 
@@ -112,13 +111,6 @@ def test_leakage_gives_a_warning(add) -> None:
     assert "warning: question" in done.stderr
 
 
-def test_a_range_of_lines_is_parsed() -> None:
-    assert read_lines("5-8") == (5, 8)
-    for wrong in ("", "5-", "-5", "a", "5-8-9", "5 8", "1" * 12):
-        with pytest.raises(UsageError):
-            read_lines(wrong)
-
-
 def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
     words = ("-m", "branchrank.cli.main", "questions", "add", "--data-dir", project / "data")
     done = program(*words, cwd=project, typed="\n")
@@ -148,18 +140,3 @@ def test_on_a_terminal_a_passage_is_searched_taken_and_narrowed(project: Path, t
     (line,) = json_lines(file)
     assert line["question"] == "how hot is green tea"
     assert (line["source_file"], line["answer_line_start"]) == ("guide/brewing.md", 7)
-
-
-def test_leaving_the_terminal_ui_adds_nothing(project: Path, tmp_path: Path) -> None:
-    file = tmp_path / "none.jsonl"
-    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "add", str(file), "--quiet"]
-    terminal = Terminal([*verb, "--data-dir", str(project / "data")])
-    try:
-        assert terminal.read_until(lambda: b"Take as gold" in terminal.output)
-        terminal.send(b"\x11")
-        assert terminal.read_until(lambda: terminal.process.poll() is not None)
-    finally:
-        terminal.close()
-    assert terminal.process.returncode == 0
-    assert b"no question was added" in terminal.output
-    assert not file.exists()

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.commands import invoke
 from support.made_runs import run_of
 
-from branchrank.corpus.ir_collections import entry_source, unpack_beir
+from branchrank.corpus.ir_collections import entry_source
 from branchrank.corpus.reading import read_entry
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -131,14 +131,6 @@ def by_rank(query: str) -> float:
     return 1 / math.log2(ranked.index("d 3/x") + 2)
 
 
-def test_a_run_by_document_is_scored_with_the_folders_own_qrels(run: Path, project: Path) -> None:
-    qrels = [line for line in QRELS if " " not in line]  # an id with a space can be in no TREC file
-    small = make_folder(project / "spaceless", qrels=qrels)
-    assert invoke("export-trec", run, "--output", project / "own", "--ids", "document").exit_code == 0
-    result = invoke("score-trec", project / "own" / "bm25.run", small / "qrels" / "test.tsv", "-m", "nDCG@10")
-    assert result.output.split("\t")[-1].strip() == "0.8597"
-
-
 SPELLED = ["<dbpedia:Cat>", "Łódź", "a+b(c)", "100%", "%41", "#1", 'd"4"', "a b%\t\x85"]
 
 
@@ -207,24 +199,6 @@ def test_missing_gold_that_is_not_declared_is_an_error(odd: Path) -> None:
         result = invoke("questions", command, *words)
         assert result.exit_code == 3
         assert "the corpus has no file 'absent.beir'" in result.output
-
-
-def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
-    loaded = load_run(run)
-    assert loaded.record.top_k == 1000
-    assert all(len(row.hits) == 4 for row in loaded.scores.rows("local"))
-
-
-def test_only_title_and_text_are_indexed(project: Path) -> None:
-    workspace = WorkspaceFolder.open(project / "data")
-    assert workspace.corpus_name == "small"
-    documents = [read_entry(path.name, path.read_bytes()) for path in sorted(workspace.corpus_root.iterdir())]
-    nodes, notes = build_nodes(documents, "small")
-    assert notes == []
-    terms = {node.source: node_terms(node).split() for node in nodes if node.kind == "file"}
-    assert terms == {
-        entry_source(entry["_id"]): f"{entry.get('title', '')} {entry['text']}".split() for entry in ENTRIES
-    }
 
 
 def test_a_long_document_is_one_node_of_several_chunks(tmp_path: Path) -> None:
@@ -327,11 +301,3 @@ def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\n")
     with pytest.raises(InputError, match=":2: the line has 2 columns"):
         beir_questions(folder, "test")
-
-
-def test_unpacking_again_replaces_the_files(tmp_path: Path) -> None:
-    target = unpack_beir(make_folder(tmp_path / "a"), tmp_path / "data" / "beir")
-    assert len(list(target.iterdir())) == 4
-    unpack_beir(make_folder(tmp_path / "b", entries=ENTRIES[:1]), target)
-    assert [path.name for path in target.iterdir()] == ["d1.beir"]
-    assert sorted(path.name for path in target.parent.iterdir()) == ["beir", "beir.sha256"]

@@ -16,13 +16,11 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, m
 from support.pseudo_terminal import Terminal
 from support.scripted_llm import ScriptedLLM, say
 
-from branchrank.errors import QuestionError
 from branchrank.measures.agreement import cohens_kappa
 from branchrank.questions.labels import labels_of, with_label
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question, Span
 from branchrank.run import Run
-from branchrank.workspace import Workspace
 
 SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
 ASKED = ("temperature", "espresso", "api")
@@ -278,20 +276,6 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert "did you mean `ada`?" in wrong.output
 
 
-def test_agreement_suggests_no_flag_that_it_lacks(tmp_path: Path) -> None:
-    done = invoke("questions", "agreement", tmp_path / "none.jsonl", tmp_path / "none.jsonl")
-    assert done.exit_code == 3
-    assert "none.jsonl" in done.stderr
-    assert "--" not in done.stderr
-
-
-def test_agreement_without_common_passages(label, tmp_path: Path) -> None:
-    label("n\nq\n")
-    label("s\nn\nq\n", who="bob", output="bob.jsonl")
-    done = invoke("questions", "agreement", tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
-    assert (done.exit_code, "have not labeled the same passages" in done.output) == (3, True)
-
-
 def pairs(table: list[list[int]]) -> list[tuple[str, str]]:
     return [
         ("abc"[i], "abc"[j])
@@ -323,23 +307,6 @@ def test_kappa_is_correct_at_its_extremes() -> None:
     assert (alone.kappa, alone.low, alone.observed) == (None, None, 1)
     with pytest.raises(ValueError, match="no items"):
         cohens_kappa([], "abc")
-
-
-def test_an_invalid_label_is_refused(tmp_path: Path) -> None:
-    write_lines(tmp_path / "q.jsonl", [{**QUESTIONS[0], "labels": [{"label": "maybe"}]}])
-    with pytest.raises(QuestionError, match="has an entry that is not a label"):
-        labels_of(load_questions(tmp_path / "q.jsonl")[0])
-
-
-def test_the_seed_orders_the_passages_of_a_question(made: tuple[Path, Path], tmp_path: Path) -> None:
-    project, run = made
-    orders = set()
-    with Workspace.open(project / "data") as workspace:
-        for seed in range(8):
-            pool = workspace.questions.label(Run.load(run), tmp_path / "x", annotator="a", seed=seed)
-            orders.add(tuple(each.span for each in pool.waiting() if each.question.id == "espresso"))
-    assert len(orders) > 1
-    assert len({frozenset(order) for order in orders}) == 1
 
 
 def test_lines_that_overlap_gold_add_no_gold(tmp_path: Path) -> None:

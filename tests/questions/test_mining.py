@@ -13,8 +13,7 @@ from branchrank.corpus.reading import read_document
 from branchrank.questions.links import Links, Target
 from branchrank.questions.mining import Mined, is_release_note, mine_questions
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question, Span
-from branchrank.runs.slices import slices
+from branchrank.records import Span
 
 
 def documents(pages: dict[str, str]) -> list[Document]:
@@ -81,11 +80,6 @@ def test_filters(body: str, expected: str) -> None:
     assert reason(mined(body)) == expected
 
 
-def test_code_beside_descriptive_words_is_kept() -> None:
-    (question,) = mined("See :ref:`long brewing with TeaPot <tea-steeping>`.").questions
-    assert question.question == "long brewing with TeaPot"
-
-
 @pytest.mark.parametrize(
     ("text", "overlap"),
     [
@@ -102,12 +96,6 @@ def test_overlap_with_the_heading(text: str, overlap: str) -> None:
     else:
         assert [question.extra["overlap"] for question in result.questions] == [overlap]
         assert result.overlaps[overlap] == 1
-
-
-def test_a_subset_of_a_longer_heading() -> None:
-    other = "Cups\n====\n\n.. _cups-cleaning:\n\nCleaning stained cups\n---------------------\n\nSoda.\n"
-    (question,) = mined("See :ref:`stained cups <cups-cleaning>`.", cups=other).questions
-    assert question.extra["overlap"] == "subset"
 
 
 def test_equal_texts_are_one_question_and_all_linking_sections_are_excluded() -> None:
@@ -269,15 +257,6 @@ def test_the_command_writes_anchored_questions_and_reports_dropped_ones(tmp_path
     (question,) = load_questions(output)
     assert question.gold[0].answer_digest
     assert question.extra["overlap"] == "paraphrase"
-
-
-def test_the_overlap_is_a_slice_of_every_table() -> None:
-    body = ":ref:`brew strength <tea-steeping>` :ref:`long steeping <tea-steeping>`"
-    questions = [*mined(body).questions, Question(id="own", question="?", extra={"overlap": ["no", "text"]})]
-    assert slices(questions, {})["overlap with the heading"] == {
-        "paraphrase": ["mined-brew-strength"],
-        "partial": ["mined-long-steeping"],
-    }
 
 
 def test_a_corpus_without_cross_references_is_reported(tmp_path: Path) -> None:

@@ -36,12 +36,6 @@ def found(result: QuestionCheck) -> list[tuple[str, str, str]]:
     return [(each.severity, each.check, each.question_id) for each in result.findings]
 
 
-def test_valid_questions_have_no_findings(workspace: WorkspaceFolder) -> None:
-    result = checked(workspace, ask("a", "how hot should matcha be?"), ask("b", "is sencha brewed boiling?"))
-    assert result.findings == ()
-    assert result.errors == 0
-
-
 def test_gold_outside_the_corpus_is_an_error(workspace: WorkspaceFolder) -> None:
     result = checked(
         workspace, ask("a", "how hot?", source="nowhere.md"), ask("b", "steeping oolong", start=900, end=901)

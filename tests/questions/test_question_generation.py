@@ -157,15 +157,6 @@ def test_each_kind_of_bad_draft_is_rejected_and_counted(
         assert result.rejected == {reason: len(TOPICS)}
 
 
-def test_duplicates_of_each_other_are_dropped(generate: Any) -> None:
-    def script(chat: Chat, number: int) -> Action:
-        return drafts(("How do I turn the feature on?", "into the main settings file."))
-
-    first = generate(script)
-    assert len(first.questions) == 1
-    assert first.rejected == {"duplicate": len(TOPICS) - 1}
-
-
 def test_generation_stops_at_the_count_and_depends_on_the_seed(generate: Any) -> None:
     ids = [[q.id for q in generate(honest, count=3, seed=seed).questions] for seed in (1, 1, 2)]
     assert len(ids[0]) == 3

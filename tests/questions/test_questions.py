@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.commands import QUESTIONS, invoke, make_project, write_lines
+from support.commands import invoke, make_project, write_lines
 
 from branchrank.errors import QuestionError
 from branchrank.questions.question_files import (
@@ -86,13 +86,6 @@ def test_every_wrong_line_is_reported_at_once(tmp_path: Path) -> None:
     assert "an earlier line has the same id 'a'" in caught.value.message
 
 
-def test_at_most_ten_wrong_lines_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
-    with pytest.raises(QuestionError) as caught:
-        loaded(tmp_path, b"nope\n" * 25)
-    assert len(caught.value.message.splitlines()) == 11
-    assert caught.value.message.endswith("... and 15 more")
-
-
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
 def test_a_file_without_questions_is_an_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(QuestionError, match="has no questions"):
@@ -140,13 +133,6 @@ def test_an_id_is_made_from_the_question_and_its_files(tmp_path: Path) -> None:
     assert len({first, other, elsewhere}) == 3
     with pytest.raises(QuestionError, match="question and its gold files are the same"):
         loaded(tmp_path, lines[0] + lines[1])
-
-
-def test_reading_and_writing_keeps_every_key(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "questions.jsonl")
-    again = tmp_path / "again.jsonl"
-    write_questions(again, load_questions(path))
-    assert [json.loads(text) for text in again.read_text().splitlines()] == list(QUESTIONS)
 
 
 words = st.text(min_size=1, max_size=8).filter(str.strip)
@@ -202,14 +188,6 @@ def test_a_larger_sample_holds_the_smaller_one_and_the_files_order_changes_nothi
     assert drawn == sorted(drawn, key=lambda question: question.id)
 
 
-def test_only_the_seed_and_the_ids_determine_the_sample() -> None:
-    questions = many(40)
-    ids = {question.id for question in sample_questions(questions, 10, 1)}
-    assert ids != {question.id for question in sample_questions(questions, 10, 2)}
-    renamed = [msgspec.structs.replace(question, question="other words") for question in questions]
-    assert {question.id for question in sample_questions(renamed, 10, 1)} == ids
-
-
 def test_the_sample_is_the_same_in_every_release() -> None:
     """Published samples can be drawn again: the draw is SHA-256 of seed and id."""
     names = [f"q{number}" for number in range(40)]
@@ -222,12 +200,6 @@ def test_all_questions_are_drawn_by_size_0_and_too_large_a_sample_is_refused() -
     with pytest.raises(QuestionError, match="a sample of 5 questions is not possible") as caught:
         sample_questions(many(4), 5, 1)
     assert "--sample-size 4" in caught.value.remedy
-
-
-def test_the_digest_does_not_depend_on_the_order() -> None:
-    questions = many(4)
-    assert questions_digest(questions) == questions_digest(questions[::-1])
-    assert questions_digest(questions) != questions_digest(questions[1:])
 
 
 def test_gold_outside_the_corpus_is_reported() -> None:

@@ -89,11 +89,6 @@ def test_questions_linked_through_a_third_stay_together() -> None:
     assert sorted([ids(tuning), ids(test)]) == [["a", "b", "bridge"], ["c"]]
 
 
-def test_questions_without_gold_are_split_one_by_one() -> None:
-    tuning, test = split_questions([question(f"u{number}") for number in range(10)], 0.3, 42)
-    assert (len(tuning), len(test)) == (3, 7)
-
-
 def test_one_document_cannot_be_split() -> None:
     with pytest.raises(QuestionError, match="share documents"):
         split_questions([question("a", "1.md"), question("b", "1.md")], 0.5, 1)

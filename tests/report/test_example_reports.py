@@ -14,10 +14,6 @@ EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 
-def test_there_are_examples() -> None:
-    assert {"sample", "symfony-dev", "symfony-mined"} <= set(RUNS)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_every_number_of_an_example_follows_from_its_rows(name: str) -> None:
     assert verify_run(EXAMPLES / name).findings == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -87,20 +86,3 @@ def test_a_slice_has_one_gold_level_and_shows_it(mixed: Run) -> None:
     assert set(cut.summary["gold"]) == {"file"}
     assert "strict_hit@1_span" not in cut.summary
     assert {row["gold"] for _, row in mixed.questions.iterrows()} == {"span", "file", ""}
-
-
-def test_compare_gives_the_levels_before_both(mixed: Run) -> None:
-    compared = mixed.compare_with(mixed, predictor="poor", baseline_predictor="local")
-    lines = str(compared).split("\n\n")[1].splitlines()
-    assert lines[0].startswith("span gold, strict_hit@1")
-    assert "over 40 questions" in lines[0]
-    assert lines[1].startswith("file gold, strict_hit@1")
-    assert lines[2].startswith("poor (candidate) vs local (baseline):")
-
-
-def test_a_single_gold_level_has_no_separate_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = Run(make_run(tmp_path, latency_sample=0))
-    print_summary(made.data)
-    assert " span " not in capsys.readouterr().out
-    assert "| gold |" not in markdown(report_content(made.data))
-    assert set(made.summary["gold"]) == {"span"}

@@ -210,62 +210,6 @@ def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: RunData) ->
     assert marked == ["5", "6", "7", "8"]
 
 
-def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: RunData) -> None:
-    browser.open(page_of(usual))
-    nodes = browser.tree()
-    named = {(node["role"], node["name"]) for node in nodes}
-    assert ("heading", "made, 62 questions, 2 of them unanswerable") in named
-    assert ("combobox", "Predictor") in named
-    assert ("searchbox", "Words or id") in named
-    assert ("navigation", "Sections") in named
-    assert all(
-        node["name"]
-        for node in nodes
-        if node["role"] in ("combobox", "searchbox", "button", "link", "img", "image")
-    )
-    assert browser.run("[...document.querySelectorAll('table')].every((each) => each.caption && each.tHead)")
-    assert browser.run("document.getElementById('count').getAttribute('aria-live')") == "polite"
-    ids = browser.run("[...document.querySelectorAll('[id]')].map((each) => each.id)")
-    assert len(ids) == len(set(ids))
-
-
-@pytest.mark.parametrize("width", [360, 768, 1400])
-@pytest.mark.parametrize("dark", [False, True])
-def test_no_width_needs_horizontal_scrolling_and_text_is_readable(
-    browser: Chromium, usual: RunData, width: int, dark: bool
-) -> None:
-    browser.look(width, dark=dark)
-    browser.open(page_of(usual))
-    browser.run(OPEN_ALL)
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    for selector in ("p", "td", "caption", ".good", ".near", "nav a", ".passage span"):
-        assert browser.run(_CONTRAST % json.dumps(selector)) >= 4.5, selector
-
-
-#: The contrast of an element's text to the nearest background behind it (WCAG 2).
-_CONTRAST = """(() => {
-  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const element = document.querySelector(%s);
-  let behind = element;
-  const back = () => rgb(getComputedStyle(behind).backgroundColor);
-  while (behind.parentElement && back()[3] === 0) behind = behind.parentElement;
-  const [a, b] = [light(rgb(getComputedStyle(element).color)), light(back())];
-  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-})()"""
-
-
-def test_print_hides_the_controls(browser: Chromium, usual: RunData) -> None:
-    browser.open(page_of(usual))
-    browser.look(700, medium="print")
-    shown = "getComputedStyle(document.querySelector('%s')).display"
-    assert browser.run(shown % ".filters") == browser.run(shown % "nav") == "none"
-    assert browser.run(shown % "table") == "table"
-    browser.look(1200)
-
-
 def test_the_page_stays_small_with_many_questions(browser: Chromium, tmp_path: Path) -> None:
     questions = [
         msgspec.structs.replace(

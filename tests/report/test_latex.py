@@ -101,12 +101,6 @@ def test_all_pairs_are_marked_with_letters() -> None:
     assert "A letter: the mean differs from the system with that letter" in text
 
 
-def test_one_system_has_no_test_and_nothing_bold() -> None:
-    table = results_table("one", {"bm25": {"AP": dict.fromkeys(IDS, 0.5)}}, {key: key for key in IDS}, ())
-    assert cells(latex(table))[1] == ["bm25", "0.5000"]
-    assert r"\caption{one.}" in latex(table)
-
-
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
 def test_any_name_is_escaped_and_fills_one_cell(name: str) -> None:
@@ -156,10 +150,3 @@ def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> No
     assert r"$^" not in second[2]
     assert (first[0], second[0]) == (r"under\_score (baseline)", "good (candidate)")
     assert second[1].endswith(r"\rlap{$^{\dagger}$}")
-
-
-def test_a_table_that_can_not_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
-    result = invoke("report", run, "--latex", tmp_path / "file" / "t.tex")
-    assert result.exit_code == 0
-    (tmp_path / "plain").write_text("")
-    assert invoke("report", run, "--latex", tmp_path / "plain" / "t.tex").exit_code == 8

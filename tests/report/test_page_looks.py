@@ -165,25 +165,6 @@ def test_axe_finds_no_violation(
     assert violations(browser) == []
 
 
-def test_the_sections_of_the_result_are_in_order(browser: Chromium, pages: dict[str, Path]) -> None:
-    browser.look(1400)
-    browser.open(pages["symfony-dev"])
-    order = [
-        ".callout",
-        "main table",
-        "figure:has(svg)",
-        "#quality-latency-and-cost",
-        "#browser",
-        "#statistics",
-    ]
-    tops = [
-        browser.run(f"document.querySelector({json.dumps(each)}).getBoundingClientRect().top")
-        for each in order
-    ]
-    assert tops == sorted(tops)
-    assert tops[2] < 900
-
-
 def test_warnings_are_beside_the_recommendation_and_the_verdict(
     browser: Chromium, pages: dict[str, Path]
 ) -> None:

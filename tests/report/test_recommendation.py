@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import msgspec
-import pytest
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
@@ -100,13 +99,6 @@ def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     )
 
 
-def test_a_tie_names_every_system_if_there_are_few(tmp_path: Path) -> None:
-    arms = (Twin("new", 0.6, 0), Twin("old", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1))
-    text = said(tmp_path, *arms, baseline="local")
-    assert re.search("no clear difference from (new|old) ", text)
-    assert re.search(", nor from (new|old), and better than poor, ", text)
-
-
 def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
     run = made(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1), latency_sample=4)
     words = trade_off(run).blocks[-1]
@@ -129,13 +121,6 @@ def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -
     assert re.search(cost, text)
 
 
-def test_too_few_questions_make_it_a_recommendation_for_now(tmp_path: Path) -> None:
-    run = made(tmp_path, Planned("local", 0.5), Planned("hybrid", 0.6), count=8)
-    assert recommendation_text(run).startswith("No clear winner yet, hybrid leads: ")
-    assert "too few" in recommendation_text(run)
-    assert any("pilot" in each for each in recommendation(run).cautions)
-
-
 def test_a_system_that_failed_every_query_is_left_out(tmp_path: Path) -> None:
     run = made(tmp_path, Broken("broken", 0.9), Planned("local", 0.6))
     assert recommendation_text(run).startswith("local: right passage first")
@@ -155,17 +140,3 @@ def test_nothing_is_recommended_when_no_system_finds_anything(tmp_path: Path) ->
 def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:
     run = make_run(tmp_path, questions=make_questions(0, unanswerable=3), latency_sample=0)
     assert recommendation_text(run).startswith("No recommendation: none of the questions has an answer")
-
-
-@pytest.mark.parametrize(
-    ("primary", "words"),
-    [
-        ("strict_hit@5", "right passage in the first 5 hits for "),
-        ("relaxed_hit@1", "right page first for "),
-        ("strict_MRR@5", "strict MRR@5 0."),
-    ],
-)
-def test_the_primary_measure_is_described_in_words(tmp_path: Path, primary: str, words: str) -> None:
-    text = said(tmp_path, Planned("local", 0.4), Planned("good", 0.9), primary=primary)
-    assert f": {words}" in text
-    assert ("points" in text) == (primary != "strict_MRR@5")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from markdown_it import MarkdownIt
-from support.made_runs import Planned, make_corpus, make_questions, make_run
+from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.io.table import Styled, Table, markdown_text
+from branchrank.io.table import Styled, Table
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.report.blocks import Callout, Plot, Report, Section, markdown
 from branchrank.report.content import heading, report_content
@@ -113,21 +112,6 @@ def test_passage_sizes_are_shown_beside_strict_rates(paired: RunData, text: str)
         assert row["span precision"].endswith("%")
 
 
-def test_with_fewer_than_59_timed_queries_there_is_no_bound(text: str) -> None:
-    rows = table(text, "Whole queries, in milliseconds")
-    assert {row["queries"] for row in rows} == {"4"}
-    assert {row["95% interval of p95"] for row in rows} == {"slowest; no upper bound"}
-    assert {row["95% interval of p50"] for row in rows} == {"third-slowest; no upper bound"}
-
-
-def test_with_59_timed_queries_there_is_a_bound(tmp_path: Path) -> None:
-    made = make_run(tmp_path, (Planned("local", 0.6),), latency_sample=59)
-    [row] = table(markdown(report_content(made)), "Whole queries, in milliseconds")
-    assert re.fullmatch(r"at most [\d.]+", row["95% interval of p95"])
-    low, high = map(float, row["95% interval of p50"].split(" to "))
-    assert low <= float(row["p50"]) <= high
-
-
 def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     prices = PriceTable(
         date="2026-01-31", currency="EUR", models={"tiny": ModelPrice(prompt=2.0, completion=10.0)}
@@ -213,18 +197,6 @@ def _hit1():
     return named_measure("strict_hit@1")
 
 
-def test_without_unanswerable_questions_there_is_no_such_section(text: str) -> None:
-    assert "Unanswerable" not in text
-
-
-@pytest.mark.parametrize("mode", ["strict", "relaxed"])
-def test_a_mode_shows_only_its_own_measures(tmp_path: Path, mode: str) -> None:
-    made = make_run(tmp_path, mode=mode, latency_sample=0)
-    [head] = re.findall(r"Hit rates .*:\n\n(.*)", markdown(report_content(made)))
-    assert head == f"| predictor | LLM | {mode} hit@1 | {mode} hit@5 |"
-    assert f"Primary measure: {mode}_hit@1" in markdown(report_content(made))
-
-
 @pytest.mark.parametrize(
     "nasty",
     [
@@ -267,33 +239,9 @@ def test_text_is_escaped(nasty: str) -> None:
     assert "\x1b" not in rendered
 
 
-def test_an_underscore_within_a_word_needs_no_escape() -> None:
-    assert markdown_text("strict_hit@1 of q_x") == "strict_hit@1 of q_x"
-
-
 def test_the_command_is_quoted_completely(tmp_path: Path) -> None:
     made = make_run(tmp_path, command="branchrank benchmark --x '```'", latency_sample=0)
     assert "````\nbranchrank benchmark --x '```'\n````" in markdown(report_content(made))
-
-
-def test_a_run_without_traces_reports_that(tmp_path: Path) -> None:
-    class Untraced(Planned):
-        def predict(self, question, k, repeat=0):
-            return msgspec.structs.replace(super().predict(question, k, repeat), trace=())
-
-    text = markdown(report_content(make_run(tmp_path, (Untraced("local", 0.6),), latency_sample=0)))
-    assert "recorded the stages" in text
-    assert "There is nothing to compare" in text
-    assert "Latency was not measured" in text
-
-
-def test_the_report_needs_no_corpus_for_its_numbers(tmp_path: Path) -> None:
-    make_corpus(tmp_path / "docs", 60)
-    made = make_run(tmp_path, latency_sample=0)
-    before = markdown(report_content(made))
-    for page in (tmp_path / "docs").iterdir():
-        page.unlink()
-    assert markdown(report_content(made)) == before
 
 
 def test_a_run_without_wording_gives_reports_without_wording_or_text(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -101,19 +100,3 @@ def test_a_run_that_keeps_no_wording_needs_its_questions(project: Path) -> None:
         assert invoke("verify", made, *words).exit_code == RunError.exit_code
     finally:
         moved.rename(questions)
-
-
-def test_a_run_works_after_a_change_of_the_working_directory(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project)
-    with Workspace.open("data") as workspace:
-        made = workspace.benchmark("bm25", latency_sample=0)
-    loaded = Run.load(os.path.relpath(made.directory))
-    monkeypatch.chdir(tmp_path)
-    for each in (made, loaded):
-        assert each.directory.is_absolute()
-        assert all(path.is_file() for path in each.report())
-        assert each.verify().findings == ()
-    assert str(project) not in (made.directory / "run.json").read_text()
-    assert read_run(made.directory).data_dir == "data"

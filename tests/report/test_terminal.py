@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support.made_runs import Planned, make_questions, make_run
+from support.made_runs import Planned, make_run
 
 from branchrank.report import terminal
 from branchrank.report.terminal import print_summary
@@ -78,15 +78,6 @@ def test_only_a_passed_test_gives_bold(
     assert "\x1b[1mtwin" not in out
 
 
-def test_a_pilot_and_failures_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(
-        make_run(tmp_path, [Planned("local", 0.5, fails="q0001")], make_questions(10), latency_sample=0)
-    )
-    out = capsys.readouterr().out
-    assert out.startswith("Pilot: made, 10 questions")
-    assert "Warning: local: 1 of 10 queries failed and counts as a miss, most often with: Runtime" in out
-
-
 def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nasty = "\x1b]0;title\x07[red]x[/red]\u202e"
     print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(nasty, 0.4)], latency_sample=0))
@@ -94,24 +85,6 @@ def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.Captur
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert "[red]x[/red]" in out
-
-
-def test_relaxed_mode_shows_relaxed_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(make_run(tmp_path, mode="relaxed", latency_sample=0))
-    out = capsys.readouterr().out
-    assert "S@1" not in out
-    assert "R@1" in out
-    assert "relaxed_hit@1" in out
-
-
-def test_the_recommendation_comes_first_and_the_legend_last(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_summary(make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0))
-    parts = [part.splitlines()[0] for part in capsys.readouterr().out.split("\n\n")]
-    starts = ["made,", "Use local:", "predictor", "predictor", "poor vs local: worse.", "S@k: strict hit@k"]
-    assert len(parts) == len(starts)
-    assert all(part.startswith(start) for part, start in zip(parts, starts, strict=True))
 
 
 def test_verdicts_are_colored_only_on_a_terminal(

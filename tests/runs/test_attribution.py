@@ -42,10 +42,6 @@ def test_rows_of_older_runs_get_the_label_too() -> None:
     assert lost_in(msgspec.structs.replace(old, lost="cap")) == "cap"
 
 
-def test_gold_in_the_first_hits_is_not_lost() -> None:
-    assert lost_at(STAGES, {}, found=True) == ""
-
-
 def test_gold_can_be_lost_when_chunks_are_grouped_by_document() -> None:
     assert lost_at(("dense", "fusion", "group"), {"dense": 1, "fusion": 1}, found=False) == "group"
 
@@ -72,7 +68,3 @@ def test_a_waterfall_gives_the_ceiling_of_each_stage() -> None:
 def test_a_stage_of_few_rows_is_listed_in_run_order() -> None:
     rows = [row(("step 1", "tree", "fusion")), row(("step 1", "step 2", "step 3", "tree", "fusion"))]
     assert [reach.stage for reach in waterfall(rows)] == ["step 1", "step 2", "step 3", "tree", "fusion"]
-
-
-def test_an_empty_run_has_no_waterfall() -> None:
-    assert waterfall([]) == []

@@ -12,7 +12,6 @@ import pytest
 import zstandard
 
 from branchrank.errors import RunError, StorageError
-from branchrank.io.files import write_jsonl
 from branchrank.records import LLMCall, Placement, StageTrace
 from branchrank.runs import rows as rows_module
 from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows
@@ -81,12 +80,6 @@ def test_a_row_is_written_and_read_back(path: Path) -> None:
         assert list(again.rows.values()) == [ROW]
 
 
-def test_a_finished_file_contains_the_logged_rows(tmp_path: Path) -> None:
-    filled(tmp_path / "rows.jsonl", 3)
-    write_jsonl(tmp_path / "again.jsonl", rows(3))
-    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
-
-
 def test_a_compressed_file_unpacks_to_the_plain_one(tmp_path: Path) -> None:
     plain, packed = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.zst"
     for path in (plain, packed):
@@ -118,13 +111,6 @@ def test_an_incomplete_last_line_is_removed(path: Path) -> None:
             assert list(log.rows.values()) == rows(1)
             log.append(rows(2)[1])
         assert path.read_bytes() == whole
-
-
-def test_a_missing_file_has_no_rows(path: Path) -> None:
-    assert read_rows(path) == []
-    with RowLog(path) as log:
-        assert (log.torn, log.rows) == (False, {})
-    assert read_rows(path) == []
 
 
 def test_a_finished_compressed_file_that_is_cut_short_or_damaged_is_an_error(tmp_path: Path) -> None:

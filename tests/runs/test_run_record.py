@@ -16,15 +16,6 @@ def rewritten(folder, **changes):
     return directory
 
 
-def test_the_predictors_are_listed_by_name(tmp_path):
-    directory = make_run(tmp_path, [Planned("local", 0.5), Planned("asked", 0.5, llm="tiny")]).directory
-    written = json.loads((directory / "run.json").read_text())
-    assert [(each["name"], each["llm"]) for each in written["predictors"]] == [
-        ("local", "none"),
-        ("asked", "tiny"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("schema", "age", "remedy"),
     [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "install a newer BranchRank")],

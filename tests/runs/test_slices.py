@@ -57,12 +57,6 @@ def test_facts_describe_the_type_and_depth_of_the_gold(
     assert (facts.content, facts.depth, facts.document_lines) == (content, depth, 20)
 
 
-def test_gold_without_lines_only_has_a_document(tmp_path: Path) -> None:
-    (tmp_path / "guide.md").write_text(PAGE)
-    [facts] = gold_facts([question(None, None)], tmp_path)
-    assert facts == GoldFacts(question_id="guide.md:None", document_lines=20)
-
-
 def test_an_alias_replaces_a_missing_source(tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text(PAGE)
     renamed = question(8, 11, "old.md", source_aliases=("guide.md",))

@@ -165,26 +165,6 @@ def test_unjudged_queries_change_nothing(folder: Path, tmp_path: Path) -> None:
     assert found == plain
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (
-            "q1 Q0 d1 1 0.5",
-            "bad.run:2: the line has 5 columns, but must be `query Q0 document rank score tag`",
-        ),
-        ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is not a number"),
-        ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' occurs twice for the query 'q0'"),
-    ],
-)
-def test_a_wrong_line_is_named_by_file_and_number(
-    folder: Path, tmp_path: Path, line: str, message: str
-) -> None:
-    bad = write(tmp_path / "bad.run", "q0 Q0 d1 1 2 x", line)
-    result = invoke("compare-trec", folder / "qrels.txt", folder / "weak.run", bad)
-    assert result.exit_code == 3
-    assert message in result.stderr
-
-
 def test_runs_that_cannot_be_compared_are_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (

@@ -13,7 +13,6 @@ from support.worlds import QUERIES, make_workspace
 from branchrank.errors import UsageError
 from branchrank.index.build import build_index
 from branchrank.records import Hit
-from branchrank.settings import RetrievalSettings
 from branchrank.systems.document_systems import Mode
 from branchrank.workspace import Workspace
 
@@ -55,16 +54,6 @@ def flat(data_dir: Path, query: str, mode: Mode, **settings: object) -> list[Hit
 
 def ids(hits: list[Hit]) -> list[str]:
     return [hit.id for hit in hits]
-
-
-def test_keyword_needs_no_embeddings(data_dir: Path) -> None:
-    with Workspace.open(data_dir) as workspace:
-        best = workspace.search_documents("baking soda", "keyword")[0]
-        assert (best.source, best.distance) == ("guide/cleaning.md", None)
-        for mode in ("semantic", "hybrid"):
-            with pytest.raises(UsageError) as error:
-                workspace.search_documents("baking soda", mode)
-            assert '[embedding]\n    model = "fake:64"' in error.value.remedy
 
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
@@ -141,13 +130,6 @@ def test_the_average_of_the_shown_chunks_and_their_limit(data_dir: Path) -> None
     for hit in hits:
         assert len(hit.members) <= 2
         assert hit.score == pytest.approx(sum(m.score for m in hit.members) / len(hit.members))
-
-
-def test_the_documented_defaults() -> None:
-    defaults = RetrievalSettings()
-    assert (defaults.final_limit, defaults.hybrid_alpha) == (12, 0.6)
-    assert (defaults.candidate_k_keyword, defaults.candidate_k_vector) == (80, 80)
-    assert (defaults.group_by, defaults.doc_agg, defaults.max_chunks_per_doc) == ("document", "max", 3)
 
 
 def test_limits_and_ties_by_id(tmp_path: Path) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
 
-from branchrank.errors import ArtifactError
 from branchrank.records import Span
 from branchrank.spec import Branch, Expand, Fuse, System
 from branchrank.systems.branches import branch_kind
@@ -45,22 +40,6 @@ def engine(world, folder):
 @pytest.fixture(params=FAMILY)
 def system(request, world):
     return builtin_systems((request.param,), world[1])[0]
-
-
-VOCABULARY = ("tea", "brew", "temperature", "teapot", "setup", "418", "stains", "the", "zzz", "boiler")
-WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5)
-
-
-@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(words=WORDS, k=st.integers(1, 8), more=st.integers(1, 60))
-def test_the_top_k_is_a_prefix_of_the_top_k_plus_n(engine, system, words, k, more) -> None:
-    if system.name == "qdrant":
-        more = 0  # twice k from each branch is its definition
-    query = " ".join(words)
-    shorter = engine.retrieve(system, query, k).hits
-    longer = engine.retrieve(system, query, k + more).hits
-    assert longer[:k] == shorter
-    assert len(longer) <= k + more
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -127,18 +106,6 @@ def test_unknown_words_give_no_lexical_rank(engine, world) -> None:
     assert all("bm25(chunks)" not in hit.branches for hit in found.hits)
 
 
-def test_the_lexical_tree_search_finds_nothing_where_nothing_matches(engine, world) -> None:
-    pageindex = builtin_systems(("pageindex",), world[1])[0]
-    assert engine.retrieve(pageindex, "zzz qqq", 10).hits == ()
-
-
-def test_a_branch_of_weight_zero_contributes_nothing(engine, world) -> None:
-    local = builtin_systems(("local",), world[1])[0]
-    dense, bm25 = local.branches
-    lexical = msgspec.structs.replace(local, branches=(msgspec.structs.replace(dense, weight=0.0), bm25))
-    assert all("bm25(chunks)" in hit.branches for hit in engine.retrieve(lexical, "tea", 30).hits)
-
-
 @pytest.mark.parametrize("k", [1, 30])
 def test_the_cap_bounds_the_candidates_whatever_k_is(engine, world, k) -> None:
     hybrid = builtin_systems(("hybrid",), world[1])[0]
@@ -178,23 +145,6 @@ def test_cached_results_do_not_change_answers(world, folder, engine, system) -> 
         assert forgetful.memo.computed["embed"] in (0, 2 * len(QUERIES))
 
 
-def test_every_stage_leaves_a_trace_and_a_time(engine, world) -> None:
-    hybrid = builtin_systems(("hybrid",), world[1])[0]
-    found = engine.retrieve(hybrid, "tea temperature", 5)
-    stages = [stage.stage for stage in found.trace]
-    assert stages[:6] == ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap"]
-    assert stages[6:] == ["passage order", "passages"]
-    assert {"embed", "dense(chunks)", "mapping", "expansion", "fuse", "passages"} <= found.stage_ms.keys()
-    assert all(ms >= 0 for ms in found.stage_ms.values())
-
-
-def test_the_unit_interval_scale_keeps_scores_within_0_and_1(engine, world) -> None:
-    local = builtin_systems(("local",), world[1])[0]
-    scaled = msgspec.structs.replace(local, fuse=Fuse(k=60, unit_interval=True))
-    for query in QUERIES:
-        assert all(0 < hit.score <= 1 for hit in engine.retrieve(scaled, query, 50).hits)
-
-
 PART = {"grep": "grep", "sqlite": "retrieval", "qdrant": "qdrant"}
 
 
@@ -217,32 +167,6 @@ def test_a_branch_of_weight_0_is_not_run(world, engine, predictor, setting, abse
         assert not absent & set(answer.stage_ms)
         assert not absent & {stage.stage for stage in answer.trace}
         assert all(not absent & hit.branches.keys() for hit in answer.hits)
-
-
-@pytest.mark.parametrize("name", ["grep", "qdrant"])
-def test_branches_that_wait_run_side_by_side(world, folder, monkeypatch, name) -> None:
-    """Each branch waits for the other before its first step: one after the other, they would wait in vain."""
-    together = threading.Barrier(2, timeout=30)
-    (system,) = builtin_systems((name,), world[1])
-    with Engine(world[0], folder / "docs", world[1]) as engine:
-        engine.open(system)
-        for key, search in list(engine._opened.items()):
-            monkeypatch.setitem(
-                engine._opened, key, lambda lookup, search=search: (together.wait(), search(lookup))[1]
-            )
-        assert engine.retrieve(system, "tea temperature", 5).hits
-
-
-def test_a_branch_that_fails_is_an_error(world, folder, monkeypatch) -> None:
-    def fail(lookup):
-        raise ArtifactError("this branch failed")
-
-    (system,) = builtin_systems(("qdrant",), world[1])
-    with Engine(world[0], folder / "docs", world[1]) as engine:
-        engine.open(system)
-        monkeypatch.setitem(engine._opened, ("open", "qdrant-sparse"), fail)
-        with pytest.raises(ArtifactError, match="this branch failed"):
-            engine.retrieve(system, "tea", 3)
 
 
 def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system) -> None:

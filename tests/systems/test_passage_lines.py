@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from support.commands import invoke, make_project
 from support.worlds import PAGES, QUERIES, make_index
 
-from branchrank.settings import resolve
 from branchrank.settings.fields import with_values
 from branchrank.spec import Branch, Fuse, System
-from branchrank.systems.builtin import BUILTIN, builtin_systems
+from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 
 FAMILY = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")
@@ -78,11 +77,6 @@ def test_duplicate_text_is_returned_once(engine: Engine) -> None:
     assert (times(0), times(1)) == (2, 1)
 
 
-def test_without_a_passage_length_hits_do_not_change(engine: Engine) -> None:
-    for hit in engine.retrieve(grown(engine, "local", 0), "boiler water liters", 12).hits:
-        assert (hit.span, hit.text) == (engine.index.chunks[hit.id].span, engine.index.chunks[hit.id].text)
-
-
 WORDS = st.lists(
     st.sampled_from(("tea", "boiler", "water", "liters", "418", "stains", "vinegar")), max_size=4
 )
@@ -107,14 +101,6 @@ def test_spans_of_grep_are_not_grown(engine: Engine) -> None:
     plain = engine.retrieve(spans, "boiler", 5).hits
     found = engine.retrieve(with_values(spans, {"passages.lines": 40}), "boiler", 5).hits
     assert {hit.span for hit in found} <= {hit.span for hit in plain}
-
-
-@pytest.mark.parametrize("name", BUILTIN)
-def test_a_passage_length_applies_to_every_predictor(name: str) -> None:
-    given = resolve(environment={}, flags={"benchmark.passage_lines": 12})
-    assert BUILTIN[name](given).passages.lines == 12
-    own = 25 if name == "late-interaction" else 0
-    assert BUILTIN[name](resolve(environment={})).passages.lines == own
 
 
 def test_documents_that_changed_after_indexing_are_not_read_past_their_end(tmp_path: Path) -> None:

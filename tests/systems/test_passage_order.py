@@ -19,7 +19,6 @@ from branchrank.spec import Branch, Endpoint, Rerank, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.query import Query
 
 LONG = "\n\n".join(f"Step {number}: the boiler needs {number} liters of water." for number in range(1, 40))
 MANY = {
@@ -96,11 +95,6 @@ def test_a_section_with_several_good_passages_returns_them(engine: Engine) -> No
     assert [hit.node_id for hit in one_each].count(FILLING) == 1
 
 
-def test_the_same_text_is_returned_once(engine: Engine) -> None:
-    hits = engine.retrieve(hybrid(engine), "descale boiler vinegar month", 30).hits
-    assert sum("Descale the boiler" in hit.text for hit in hits) == 1
-
-
 @pytest.mark.parametrize("query", ASKED)
 def test_sections_are_returned_in_the_order_of_the_pool(engine: Engine, query: str) -> None:
     found = engine.retrieve(hybrid(engine, returns="section"), query, 6)
@@ -154,13 +148,6 @@ def test_the_llms_answer_has_the_same_prefix_for_any_k(engine: Engine, query: st
     longer = with_llm(engine, script, query, 30).hits
     for k in (1, 3, 7):
         assert with_llm(engine, script, query, k).hits == longer[:k]
-
-
-def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
-    best = engine.retrieve(hybrid(engine), "boiler water liters", 1).hits[0]
-    found = engine.retrieve(hybrid(engine), Query(text="boiler water liters", excluded=(best.span,)), 30)
-    assert FILLING in {hit.node_id for hit in found.hits}
-    assert best.id not in stage(found, "passage order").keys
 
 
 def test_lexical_systems_order_passages_only_by_words(engine: Engine) -> None:

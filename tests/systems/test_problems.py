@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from support.commands import invoke, make_project
 from support.worlds import QUERIES, make_index
 
-from branchrank import Workspace
-from branchrank.errors import UsageError
-from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rescore, System, TreeSearch
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Query
@@ -73,18 +71,6 @@ def test_an_impossible_system_is_refused_before_any_query(
     assert "wrong" in result.stderr
     assert CASES[table] in result.stderr
     assert not (project / "none").exists()
-
-
-def test_every_problem_is_reported_at_once(project: Path) -> None:
-    system = System(
-        name="many",
-        branches=(Branch(kind="fts5", unit="node"), Branch(kind="bm25", threshold=1.0), Branch(kind="nope")),
-        rerank=Rerank(method="cross-encoder"),
-    )
-    with Workspace.open(project / "data") as workspace, pytest.raises(UsageError) as error:
-        workspace.search("tea", system)
-    for said in ("branch fts5 with the unit node", "`threshold`", "'nope'", "cross-encoder"):
-        assert said in error.value.message
 
 
 @pytest.fixture(scope="module")

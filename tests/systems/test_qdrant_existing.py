@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -350,17 +349,6 @@ def test_an_experiment_searches_it_with_branches_of_spans(project: Path, tmp_pat
             workspace.search(QUERY, system=chunks, k=3)
     with Workspace.open(project / "data") as workspace, pytest.raises(UsageError, match="unit"):
         workspace.search(QUERY, system=system, k=3)
-
-
-def test_the_library_searches_it_too(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "qdrant"
-    shard(folder, "hybrid")
-    settings = {"qdrant.collection": "theirs", "qdrant.path": str(folder / "theirs")}
-    with Workspace.open(project / "data", settings=settings) as workspace:
-        (first, *_) = workspace.search(QUERY, system="qdrant", k=3)
-        assert (first.source, first.line_start, first.line_end) == ("guide/cleaning.md", 3, 3)
-        assert first.text == TEXTS[next(n for n, p in enumerate(POINTS) if p["text"] == first.text)]
-    shutil.rmtree(folder)
 
 
 def with_tokens(place: str, tmp_path: Path, server: FakeQdrant, tokens: list[Any]) -> list[str]:

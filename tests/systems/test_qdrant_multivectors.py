@@ -133,12 +133,3 @@ def test_the_stage_uses_qdrant_and_gives_the_same_ranking_as_local_files(
     for mine, theirs in zip(expected, found, strict=True):
         assert [key for key, _ in theirs] == [key for key, _ in mine]
         assert [score for _, score in theirs] == pytest.approx([score for _, score in mine], abs=1e-5)
-
-
-def test_without_token_vectors_in_the_index_they_are_computed_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, resolved = make_index(tmp_path)
-    monkeypatch.setattr(QdrantCollection, "maxsim", None)
-    with index, Engine(index, tmp_path / "docs", resolved) as engine:
-        assert all(answers(engine))

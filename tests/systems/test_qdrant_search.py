@@ -72,14 +72,6 @@ def test_the_score_is_the_weighted_rrf(world: World, engine: Engine, weight: flo
             assert hit.score == pytest.approx(expected)
 
 
-def test_the_weight_chooses_the_branch(world: World, engine: Engine) -> None:
-    for weight, branch in ((0.0, "qdrant-sparse"), (1.0, "qdrant-dense")):
-        found = engine.retrieve(qdrant(world, fusion_weight=weight), "tea temperature", 3)
-        assert [hit.id for hit in found.hits] == list(listed(found, branch))[:3]
-    usual = engine.retrieve(qdrant(world), "tea temperature", 3)
-    assert usual.hits == engine.retrieve(qdrant(world, fusion_weight=0.5), "tea temperature", 3).hits
-
-
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_each_branch_fetches_twice_as_many(world: World, engine: Engine, k: int) -> None:
     found = engine.retrieve(qdrant(world), "tea temperature brew", k)
@@ -87,11 +79,6 @@ def test_each_branch_fetches_twice_as_many(world: World, engine: Engine, k: int)
     matching = len(listed(engine.retrieve(qdrant(world), "tea temperature brew", 50), "qdrant-sparse"))
     assert len(listed(found, "qdrant-sparse")) == min(2 * k, matching)
     assert len(found.hits) == k
-
-
-def test_any_query_text_is_safe(world: World, engine: Engine) -> None:
-    for query in ("\0", "😀", "\ud800 cache", "a" * 10_240, '" OR {}', "用户", "*", "\u202e"):
-        assert len(engine.retrieve(qdrant(world), query, 3).hits) == 3
 
 
 def test_a_collection_without_sparse_vectors_is_searched_with_a_notice(world: World) -> None:

@@ -105,12 +105,6 @@ def test_a_model_that_echoes_the_order_gains_nothing_from_fused_order_and_chance
     assert len(set(firsts)) == 20
 
 
-def test_a_random_model_finds_by_chance(serve: Serve) -> None:
-    _, gateway = serve(scripted.random_order(3))
-    hits = [asked(gateway, pool(20, 5), number).order[0] == "n05" for number in range(200)]
-    assert abs(sum(hits) / 200 - 1 / 20) < 0.05
-
-
 def test_the_shuffle_is_recorded_and_follows_seed_and_repeat(serve: Serve) -> None:
     _, gateway = serve(scripted.first_shown)
     again = [asked(gateway, pool(30)).shown for _ in range(2)]
@@ -279,12 +273,6 @@ def test_pointwise_without_logprobs_falls_back_after_one_call(serve: Serve) -> N
     assert result.fallback == "no log-probabilities"
     assert list(result.order) == ids(pool(20))
     assert len(server.requests) == 1
-
-
-def test_without_candidates_the_llm_is_not_called() -> None:
-    assert rerank([], "q", LISTWISE).order == ()
-    assert rerank(pool(1), "q", LISTWISE).order == ("n00",)
-    assert list(rerank(pool(3), "q", Rerank()).order) == ids(pool(3))
 
 
 INJECTIONS = [

@@ -65,23 +65,9 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-def test_rescoring_changes_the_order(engine: Engine) -> None:
-    changed = [
-        query
-        for query in QUERIES
-        if list(stage(engine, FIRST, "fusion", query)) != list(stage(engine, rescored(), "maxsim", query))
-    ]
-    assert changed
-
-
 def test_a_query_without_words_keeps_the_order(engine: Engine) -> None:
     fused = stage(engine, FIRST, "fusion", "?!")
     assert stage(engine, rescored(), "maxsim", "?!") == fused
-
-
-def test_rescoring_steps_are_timed(engine: Engine) -> None:
-    found = engine.retrieve(rescored(), "how long does herbal tea steep", 3)
-    assert {"embed tokens", "candidate tokens", "maxsim"} <= found.stage_ms.keys()
 
 
 def test_vectors_kept_as_int8_and_computed_ones_give_the_same_scores(tmp_path: Path, engine: Engine) -> None:
@@ -99,14 +85,6 @@ def test_vectors_kept_as_int8_and_computed_ones_give_the_same_scores(tmp_path: P
             assert stage(kept, rescored(), "maxsim", query) == expected
             assert stage(too, rescored(), "maxsim", query) == expected
     assert not (tmp_path / "data" / "hybrid" / "cache" / "token_vectors.sqlite3").exists()
-
-
-def test_fp16_scores_are_near_those_of_int8(tmp_path: Path, engine: Engine) -> None:
-    workspace = make_workspace(tmp_path, index__token_vectors="fp16")
-    with build_index(workspace) as index, Engine(index, tmp_path / "docs", workspace.settings) as kept:
-        assert stage(kept, rescored(), "maxsim") == pytest.approx(
-            stage(engine, rescored(), "maxsim"), abs=0.01
-        )
 
 
 def test_computed_vectors_are_cached_in_the_workspace(

@@ -14,7 +14,6 @@ from branchrank.settings.fields import with_values
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.query import Query
 
 KINDS = {"local": ("dense", "bm25"), "qdrant": ("qdrant-dense", "qdrant-sparse"), "sqlite": ("dense", "fts5")}
 
@@ -71,17 +70,6 @@ def test_a_score_does_not_depend_on_which_branch_found_the_candidate(
         assert score == pytest.approx(all_of_them[key], abs=1e-6)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_hit_keeps_the_ranks_of_the_branches_that_found_it(engine: Engine, name: str) -> None:
-    vectors, words = KINDS[name]
-    tops = {f"branches.{vectors}.top_n": 2, f"branches.{words}.top_n": 2}
-    doubled = {f"branches.{kind}.doubled": False for kind in KINDS[name]}
-    system = by_score(engine, name, **tops, **doubled)
-    hits = [hit for query in QUERIES for hit in engine.retrieve(system, query, 4).hits]
-    assert all(1 <= place.rank <= 2 for hit in hits for place in hit.branches.values())
-    assert any(len(hit.branches) == 1 for hit in hits)
-
-
 def test_sections_are_fused_by_evidence_and_bm25(engine: Engine) -> None:
     found = engine.retrieve(by_score(engine, "hybrid"), "tea temperature", 5)
     lists = {stage.stage: dict(zip(stage.keys, stage.scores, strict=True)) for stage in found.trace}
@@ -122,11 +110,3 @@ def test_candidates_below_the_threshold_keep_their_cosine(engine: Engine) -> Non
 def words(engine: Engine, query: str) -> list[Scored]:
     """All chunks with a word of the query."""
     return engine.index.bm25_chunks.search(query, 500)
-
-
-def test_excluded_chunks_are_never_candidates(engine: Engine) -> None:
-    system = by_score(engine, "local")
-    best = engine.retrieve(system, "tea temperature", 1).hits[0]
-    found = engine.retrieve(system, Query(text="tea temperature", excluded=(best.span,)), 40)
-    assert found.hits
-    assert best.id not in {hit.id for hit in found.hits}

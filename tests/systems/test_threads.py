@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.worlds import QUERIES, make_workspace
+from support.worlds import make_workspace
 
 from branchrank import Workspace
 from branchrank import workspace as workspace_module
 from branchrank.index.build import build_index
-from branchrank.records import Hit
 from branchrank.systems.branches import BUILTIN_KINDS, branch_kind
 
 THREADS = 8
@@ -29,7 +28,6 @@ PREDICTORS = (
     "bm25",
     "dense",
 )
-CASES = [(predictor, query) for predictor in PREDICTORS for query in QUERIES]
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +35,6 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_workspace(tmp_path_factory.mktemp("threads"))
     build_index(folder).close()
     return folder.data_dir
-
-
-@pytest.fixture(scope="module")
-def expected(data_dir: Path) -> dict[tuple[str, str], list[Hit]]:
-    """What one thread finds, in a workspace of its own."""
-    with Workspace.open(data_dir) as workspace:
-        return {case: workspace.search(case[1], case[0], 5) for case in CASES}
 
 
 def together(work: Callable[[int], object], count: int = THREADS) -> list[object]:
@@ -67,20 +58,6 @@ def together(work: Callable[[int], object], count: int = THREADS) -> list[object
     assert not any(thread.is_alive() for thread in threads), "the threads wait for one another"
     assert errors == []
     return results
-
-
-def turned(number: int) -> list[tuple[str, str]]:
-    """The cases in an order of each thread's own, so that each opens something else first."""
-    start = number * len(CASES) // THREADS
-    return CASES[start:] + CASES[:start]
-
-
-def test_eight_threads_get_the_results_of_one(data_dir: Path, expected: dict) -> None:
-    with Workspace.open(data_dir) as workspace:
-        found = together(lambda number: {c: workspace.search(c[1], c[0], 5) for c in turned(number)})
-        assert all(answers == expected for answers in found)
-        again = together(lambda number: {c: workspace.search(c[1], c[0], 5) for c in turned(number)})
-        assert all(answers == expected for answers in again)
 
 
 def test_everything_is_opened_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +117,3 @@ def test_the_index_and_the_engine_can_be_first_used_at_once(data_dir: Path) -> N
     engine, index = together(use, 2)
     assert engine.index is index
     workspace.close()
-
-
-def test_a_closed_workspace_opens_everything_again(data_dir: Path, expected: dict) -> None:
-    workspace = Workspace.open(data_dir)
-    for _ in range(2):
-        assert workspace.search("tea", "local", 5) == expected["local", "tea"]
-        assert workspace.tools.hybrid_search("remove stains").results
-        assert workspace.tools.engine is workspace.engine
-        workspace.close()

@@ -12,7 +12,6 @@ from support.worlds import make_index
 from branchrank.bench.predictors import SystemPredictor
 from branchrank.errors import BranchRankError
 from branchrank.files.grep import Grep, GrepResult, Passage, extract_terms
-from branchrank.index.calibration import calibrate, nearest_distances
 from branchrank.index.reader import Index
 from branchrank.records import Chunk, Question
 from branchrank.settings import GrepSettings, Resolved
@@ -170,12 +169,6 @@ def test_read_file_stays_in_the_corpus(opened: Opened, tmp_path: Path) -> None:
     assert tools(opened, allowed_paths=[tmp_path]).read_file("extra.txt") == "extra"
 
 
-def test_the_grep_branch_ranks_chunks(opened: Opened) -> None:
-    ranking = grep_chunks(tools(opened), "Which option limits max_retries?", 5)
-    assert "max_retries" in opened[0].chunks[ranking[0]].text
-    assert len(grep_chunks(tools(opened), "cache", 1)) == 1
-
-
 def test_a_truncated_grep_is_reported_by_the_tool_and_fails_the_benchmark(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,38 +182,6 @@ def test_a_truncated_grep_is_reported_by_the_tool_and_fails_the_benchmark(
     (system,) = builtin_systems(("grep",), search.engine.settings)
     with pytest.raises(BranchRankError, match="cut short"):
         SystemPredictor(system, search.engine).predict(Question(id="q", question="cache"), 5)
-
-
-def test_a_predictor_is_searched_like_a_tool(opened: Opened) -> None:
-    search = tools(opened)
-    heard: list[SearchStatus] = []
-    search.listen(heard.append)
-    for system in builtin_systems(("local", "hybrid", "sqlite"), search.engine.settings):
-        answer = search.predictor_search(system, "clear the cache", limit=3)
-        direct = search.engine.retrieve(system, "clear the cache", 3)
-        assert tuple(found.hit for found in answer.results) == direct.hits
-        assert answer.status.tool == f"predictor {system.name}"
-    assert len(heard) == 3
-
-
-def test_any_text_is_answered(opened: Opened) -> None:
-    for query in ("", " ", "\0", "😀", "\ud800", "--pre=x", "a" * 10_240, '"'):
-        found = tools(opened)
-        for answer in (found.grep_search(query), found.vector_search(query), found.hybrid_search(query)):
-            assert len(answer.results) <= 10
-            assert f"{answer.status.characters} characters" in answer.status.message
-
-
-def test_calibration_suggests_a_threshold_that_keeps_the_branch(opened: Opened) -> None:
-    questions = ["how to clear the cache", "retry a request", "roll a release back", "adapter of a pool"]
-    distances = nearest_distances(opened[0].vectors, opened[0].embedder.embed_query, questions)
-    found = calibrate(distances, threshold=0.01)
-    assert (found.losing, found.empties) == (4, True)
-    assert found.best == tuple(sorted(distances))
-    again = calibrate(distances, threshold=found.suggested)
-    assert (again.losing, again.empties) == (0, False)
-    with pytest.raises(ValueError, match="at least one query"):
-        calibrate([])
 
 
 def passage(first: int, last: int, matched: tuple[int, ...], text: str = "") -> Passage:
