@@ -52,22 +52,6 @@ candidate_cap = 20
         assert systems[name].rerank.method == "none"
 
 
-def test_the_fusion_can_be_set_by_short_name_or_address(tmp_path: Path) -> None:
-    systems = named(
-        read(
-            tmp_path,
-            '[systems.local]\nsweep = { fusion = ["rrf", "score"] }\n'
-            '[systems.sqlite]\nfuse.method = "score"\nbranches.fts5.weight = 0.3',
-        )
-    )
-    assert {name: system.fuse.method for name, system in systems.items()} == {
-        "local[fusion=rrf]": "rrf",
-        "local[fusion=score]": "score",
-        "sqlite": "score",
-    }
-    assert [branch.weight for branch in systems["sqlite"].branches] == [0.3, 0.6]
-
-
 def test_a_sweep_creates_every_combination(tmp_path: Path) -> None:
     systems = named(
         read(tmp_path, "[systems.local]\nsweep = { rrf_k = [2, 10, 60], bm25_weight = [0.5, 1.0] }")
@@ -116,21 +100,6 @@ def test_flags_override_the_file_and_the_file_overrides_the_workspace(tmp_path: 
     text = "[benchmark]\nsample_size = 2\nsample_seed = 2\n[systems.local]"
     part = read(tmp_path, text, benchmark__sample_size=3).settings.parts["benchmark"]
     assert (part.sample_size, part.sample_seed, part.top_k) == (3, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("header", "flags", "expected"),
-    [
-        ("", {}, 1),
-        ("repeats = 3\n", {}, 3),
-        ("repeats = 3\n", {"llm__repeats": 5}, 5),
-        ("", {"llm__repeats": 2}, 2),
-    ],
-)
-def test_repeats_come_from_the_file_or_the_flag(
-    tmp_path: Path, header: str, flags: dict[str, int], expected: int
-) -> None:
-    assert read(tmp_path, f"{header}[systems.local]", **flags).repeats == expected
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:

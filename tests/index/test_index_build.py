@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 
-from branchrank.errors import ArtifactError, InputError
+from branchrank.errors import ArtifactError
 from branchrank.index.build import build_index
-from branchrank.index.reader import Index, open_index
+from branchrank.index.reader import Index, open_index, searches_exactly
 from branchrank.io.files import write_jsonl
+from branchrank.settings import IndexSettings, settings_of
 from branchrank.stores.analyzer import embedded_text
+from branchrank.stores.vectors import EXACT_UP_TO
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -298,37 +300,6 @@ class TestGivenFiles:
         with pytest.raises(ArtifactError, match="does not match the `chunks` file"):
             open_index(reopened(tmp_path))
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"id": "m2"}, "chunk 2: the id 'm2' occurs twice"),
-            ({"source": "missing.md"}, "chunk 1: 'missing.md' is not a document"),
-            ({"line_end": 99}, "chunk 1: it has lines 3-99"),
-            ({"line_start": 0}, "chunk 1: it has lines 0-6"),
-            ({"text": " "}, "chunk 1: the chunk 'm1' has no text"),
-            ({"line_start": "three"}, "line_start"),
-        ],
-    )
-    def test_chunks_that_fit_no_corpus_are_refused(
-        self, tmp_path: Path, changes: dict[str, object], message: str
-    ) -> None:
-        small_workspace(tmp_path)
-        self.use(tmp_path, "chunks", self.write(tmp_path, **changes))
-        with pytest.raises(InputError, match=message):
-            build_index(reopened(tmp_path))
-
-    def test_nodes_can_be_imported(self, tmp_path: Path) -> None:
-        with build_index(small_workspace(tmp_path)) as index:
-            nodes = (index.directory / "pageindex" / "nodes.jsonl").read_text()
-        mine = tmp_path / "nodes.jsonl"
-        mine.write_text(nodes.replace('"summary":"', '"summary":"MINE '))
-        self.use(tmp_path, "nodes", mine)
-        with build_index(reopened(tmp_path)) as index:
-            assert index.tree.node("index.md").summary.startswith("MINE")
-        mine.write_text(nodes.replace("repair.rst", "missing.rst"))
-        with pytest.raises(InputError, match="not a tree of the corpus"):
-            build_index(reopened(tmp_path))
-
     def test_a_file_under_a_fixed_name_is_never_replaced(self, tmp_path: Path) -> None:
         workspace = small_workspace(tmp_path)
         path = tmp_path / "data" / "chunks.jsonl"
@@ -342,3 +313,13 @@ class TestGivenFiles:
             assert list(index.chunks) == ["m1", "m2"]
         assert path.read_bytes() == content
         assert not path.is_symlink()
+
+
+def test_auto_searches_exactly_up_to_the_crossover() -> None:
+    auto, exact, chroma = (IndexSettings(vector_store=name) for name in ("auto", "exact", "chroma"))
+    assert searches_exactly(auto, EXACT_UP_TO)
+    assert not searches_exactly(auto, EXACT_UP_TO + 1)
+    assert searches_exactly(exact, 10**9)
+    assert not searches_exactly(chroma, 1)
+    (vector_store,) = [entry for entry in settings_of(IndexSettings) if entry.name == "vector_store"]
+    assert f"up to {EXACT_UP_TO:,} chunks" in vector_store.description

@@ -131,12 +131,6 @@ def test_a_real_model_ranks_and_reports_its_tokens(server: str) -> None:
 
 
 @pytest.mark.full
-def test_listwise_reranking_returns_only_ids_from_the_pool(recorded: Outcome) -> None:
-    assert sorted(recorded.listwise.order) == ["n0", "n1", "n2", "n3"]
-    assert recorded.listwise.fallback is None
-
-
-@pytest.mark.full
 def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
     assert recorded.pointwise.fallback is None
     assert len(recorded.pointwise.calls) == 4

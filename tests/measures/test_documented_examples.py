@@ -1,7 +1,5 @@
 """Every figure of the worked examples in the documentation is what the library computes."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -166,12 +164,3 @@ def test_risk_latency_and_fragility():
     assert (len(lead.unsettle), len(lead.overturn)) == (1, 3)
     words = "if one win becomes a loss, and the leader loses its lead if three wins become losses"
     assert words in section("statistics.md", "Fragility of a result")
-
-
-def test_statistics_packages_load_only_when_used():
-    code = (
-        "import sys, branchrank.measures.tradeoffs, branchrank.measures.matching, branchrank.runs.timings;"
-        "print([name for name in ('scipy', 'statsmodels', 'pandas') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

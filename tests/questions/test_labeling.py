@@ -173,18 +173,6 @@ def test_invalid_labeling_inputs_are_refused(made: tuple[Path, Path], label, tmp
     assert label("", who=" ").exit_code == 2
 
 
-def test_a_run_that_keeps_no_wording_needs_the_questions(made: tuple[Path, Path], tmp_path: Path) -> None:
-    project, _ = made
-    words = ("--predictor", "bm25", "--questions", project / "asked.jsonl", "--question-text", "hash")
-    hashed = benchmark(project, *words, reports=tmp_path / "hashed")
-    verb = ("questions", "label", hashed, "--data-dir", project / "data", "--annotator", "ada")
-    verb = (*verb, "--output", tmp_path / "gold.jsonl")
-    assert "has digests instead of" in invoke(*verb, typed="y\n").output
-    named = invoke(*verb, "--questions", project / "asked.jsonl", typed="n\n")
-    assert named.exit_code == 0, named.output
-    assert questions_in(tmp_path / "gold.jsonl")["api"]["question"] == "HTTP API"
-
-
 def test_passages_can_be_labeled_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
     project, run = made
     file = tmp_path / "gold.jsonl"

@@ -143,9 +143,3 @@ def test_a_missed_share_gives_a_warning(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert ("warning: the tuning file has 19% of the questions instead of 30%" in result.stderr) == warned
         assert ("the largest group has 130 of 161" in result.stderr) == warned
-
-
-def test_a_share_outside_its_range_is_refused(tmp_path: Path) -> None:
-    for share in ("0", "1", "-0.5"):
-        result = CliRunner().invoke(main, ["questions", "split", str(tmp_path / "q.jsonl"), "--share", share])
-        assert result.exit_code == 2

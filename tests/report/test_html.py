@@ -227,19 +227,6 @@ def test_the_page_stays_small_with_many_questions(browser: Chromium, tmp_path: P
     assert browser.run("document.querySelector('.question .id').textContent") == "q0010"
 
 
-def test_a_report_without_text_contains_no_text(usual: RunData) -> None:
-    text = page_of(usual).read_text(encoding="utf-8")
-    assert "kettle 1 line 5" in text
-    assert kept_passages(text)
-    try:
-        write_report(usual, with_text=False)
-        without = page_of(usual).read_text(encoding="utf-8")
-    finally:
-        write_report(usual)
-    assert "kettle 1 line 5" not in without
-    assert kept_passages(without) is None
-
-
 def test_a_changed_corpus_adds_no_text_to_the_report(tmp_path: Path) -> None:
     loaded = make_run(tmp_path, (Planned("local", 0.6),), make_questions(3), latency_sample=0)
     (tmp_path / "docs" / "page-0.md").write_text("# Other\n\nkettle 0 line 5 moved\n")

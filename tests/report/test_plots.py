@@ -76,14 +76,6 @@ def test_the_margin_is_a_band_around_no_difference() -> None:
     assert "band" not in differences(compared("a", delta=0.0)).caption
 
 
-def test_differences_of_mrr_are_decimals() -> None:
-    plot = differences(compared("a", measure="strict_MRR@5"))
-    [row] = values(plot.spec)
-    assert abs(row["difference"]) < 1
-    assert "points" not in plot.description + plot.caption
-    assert re.search(r"[+−]0\.\d{3} ", row["shown"])
-
-
 def test_names_are_escaped_in_a_plot_and_its_description() -> None:
     nasty = '<script>x</script> & "y"'
     plot = differences(compared(nasty))

@@ -99,17 +99,3 @@ def test_verdicts_are_colored_only_on_a_terminal(
     monkeypatch.setenv("NO_COLOR", "1")
     print_summary(made)
     assert not re.search(r"\x1b\[[\d;]*3\dm", capsys.readouterr().out)
-
-
-def test_a_long_name_of_a_model_is_shortened_to_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = "meta-llama/Llama-3.3-70B-Instruct-Turbo"
-    made = make_run(tmp_path, [Planned("local", 0.5), Planned("reranked", 0.5, llm=model)])
-    wide(monkeypatch, 80)
-    print_summary(made)
-    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
-    assert max(map(len, lines)) <= 80
-    line = next(line for line in lines if line.startswith("reranked ") and " vs " not in line)
-    assert line.split()[:2] == ["reranked", "Llama…rbo"]
-    assert len(line.split()) == 11

@@ -6,18 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from support.fake_qdrant import fake_qdrant
-from support.worlds import QUERIES, make_index
 
-from branchrank import System
 from branchrank.embedders.protocol import Vectors
-from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import maxsim, quantize, unit_tokens
 from branchrank.settings import QdrantSettings
-from branchrank.spec import Branch, Fuse, Rescore
 from branchrank.stores import qdrant as qdrant_store
 from branchrank.stores.qdrant import (
     Point,
@@ -26,8 +21,6 @@ from branchrank.stores.qdrant import (
     own_layout,
     served_collection,
 )
-from branchrank.systems.engine import Engine
-from branchrank.systems.token_vectors import TokenVectorSource
 
 pytestmark = pytest.mark.filterwarnings("ignore:Local mode")
 WIDTH = 24
@@ -87,49 +80,3 @@ def test_qdrants_maxsim_matches_ours(place: Callable[[], QdrantCollection], prec
     assert collection.maxsim(np.zeros((0, WIDTH), np.float32), ["k0"]) == {}
     assert collection.maxsim(unit_tokens(query), []) == {}
     collection.close()
-
-
-SYSTEM = System(
-    name="late",
-    branches=(Branch(kind="qdrant-dense"), Branch(kind="qdrant-sparse")),
-    fuse=Fuse(method="score"),
-    rescore=Rescore(method="maxsim", candidates=6),
-)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Index, Path, object]]:
-    """An index with token vectors."""
-    folder = tmp_path_factory.mktemp("tokens")
-    index, resolved = make_index(folder, index__token_vectors="int8")
-    with index:
-        yield index, folder / "docs", resolved
-
-
-def answers(engine: Engine) -> list[list[tuple[str, float]]]:
-    return [[(hit.id, hit.score) for hit in engine.retrieve(SYSTEM, query, 5).hits] for query in QUERIES]
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_the_stage_uses_qdrant_and_gives_the_same_ranking_as_local_files(
-    kept: tuple[Index, Path, object], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    index, docs, resolved = kept
-    with pytest.MonkeyPatch.context() as ours, Engine(index, docs, resolved) as engine:
-        ours.setattr(QdrantCollection, "maxsim", None)
-        ours.setattr(Engine, "_maxsim", lambda self, system: None)
-        expected = answers(engine)
-    url = ""
-    with ExitStack() as opened:
-        if name == "fake server":
-            url = opened.enter_context(fake_qdrant()).url
-        elif name == "local mode":
-            url = "http://127.0.0.1:6333"
-            use_local_mode(monkeypatch)
-        parts = {**resolved.parts, "qdrant": QdrantSettings(url=url)}
-        engine = opened.enter_context(Engine(index, docs, msgspec.structs.replace(resolved, parts=parts)))
-        monkeypatch.setattr(TokenVectorSource, "_documents", None)  # no token vector of ours is read
-        found = answers(engine)
-    for mine, theirs in zip(expected, found, strict=True):
-        assert [key for key, _ in theirs] == [key for key, _ in mine]
-        assert [score for _, score in theirs] == pytest.approx([score for _, score in mine], abs=1e-5)
