@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from branchrank.bench.beir import BeirOptions, beir_plan
 from branchrank.bench.benchmark import BenchmarkOptions
@@ -25,7 +25,7 @@ from branchrank.io.files import write_text
 from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.io.table import latex_table
 from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.power import Assumptions
+from branchrank.measures.power import ALPHA, Assumptions
 from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
@@ -233,14 +233,19 @@ def verify(
 def power(
     questions: Sequence[int] = POWER_QUESTIONS,
     *,
+    rate: float | None = None,
+    disagreement: float | None = None,
+    difference: float | None = None,
+    candidates: int | None = None,
+    alpha: float = ALPHA,
+    sources: int | None = None,
+    icc: float | None = None,
     run: str | Path | None = None,
     measure: str = "",
-    **assumptions: Any,
 ) -> PowerAnalysis:
     """Compute the smallest difference that a benchmark can detect with each number of questions.
 
-    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
-    that you expect (default 0.7). ``disagreement`` is the share of questions on
+    ``rate`` is the hit rate that you expect (default 0.7). ``disagreement`` is the share of questions on
     which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
     hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
     (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
@@ -257,8 +262,16 @@ def power(
     >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
     True
     """
-    found = None if run is None else pilot(Run.load(run).data, measure)
-    return power_analysis(questions, Assumptions(**assumptions), found)
+    assumed = Assumptions(
+        rate=rate,
+        disagreement=disagreement,
+        difference=difference,
+        candidates=candidates,
+        alpha=alpha,
+        sources=sources,
+        icc=icc,
+    )
+    return power_analysis(questions, assumed, None if run is None else pilot(Run.load(run).data, measure))
 
 
 def compare_datasets(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from branchrank.errors import UsageError
 from branchrank.measures.verdicts import DELTA, CompareOptions, Comparison
@@ -237,16 +237,32 @@ class Run:
         )
         return compare_runs(self.data, baseline.data, options)
 
-    def gate(self, baseline: Run, *, delta: float = DELTA, **options: Any) -> RunGate:
+    def gate(
+        self,
+        baseline: Run,
+        *,
+        predictor: str = "",
+        baseline_predictor: str = "",
+        primary: str = "",
+        measures: str | Sequence[str] = (),
+        delta: float = DELTA,
+    ) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
         The decision is based on the primary measure only. The differences in the other measures are printed,
-        but not tested. ``options`` are further arguments of :meth:`compare_with`, which also raises the
-        errors.
+        but not tested. The arguments and the errors are those of :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
-        return gate_runs(self.compare_with(baseline, delta=delta or 1e-9, **options), delta)
+        compared = self.compare_with(
+            baseline,
+            predictor=predictor,
+            baseline_predictor=baseline_predictor,
+            primary=primary,
+            measures=measures,
+            delta=delta or 1e-9,
+        )
+        return gate_runs(compared, delta)
 
     def report(
         self,
