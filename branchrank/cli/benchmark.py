@@ -30,10 +30,9 @@ def run_and_report(
     plan: branchrank.library.Plan,
     *,
     quiet: bool,
-    fresh: bool = False,
-    resume: Path | None = None,
     dry_run: bool = False,
     seal: Path | None = None,
+    **options: Any,
 ) -> None:
     """Run a plan, write the run's report and print its table.
 
@@ -51,9 +50,7 @@ def run_and_report(
         click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
         click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
         return
-    run = branchrank.library.run_benchmark(
-        plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
-    )
+    run = branchrank.library.run_benchmark(plan, seal=seal, notify=say, progress=not quiet, **options)
     print_failed(run)
     run.print()
     report = shown_path(run.directory / "report.md")

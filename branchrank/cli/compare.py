@@ -54,14 +54,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @WHERE
 @LATEX
 def compare(
-    baseline: Path,
-    candidate: Path | None,
-    baselines: tuple[str, ...],
-    all_pairs: bool,
-    delta: float | None,
-    where: tuple[str, ...],
-    latex: Path | None,
-    **options: Any,
+    baseline: Path, candidate: Path | None, baselines: tuple[str, ...], all_pairs: bool, **options: Any
 ) -> None:
     """Compare a CANDIDATE run with a BASELINE run, and list the questions whose result changed.
 
@@ -71,6 +64,7 @@ def compare(
     from branchrank.library import comparison_table
     from branchrank.run import Run
 
+    where, latex, delta = (options.pop(name) for name in ("where", "latex", "delta"))
     named = bool(options["predictor"] or options["baseline_predictor"])
     _check_compared(candidate, named, baselines, all_pairs)
     first = Run.load(baseline).where(*where)
@@ -129,16 +123,7 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 @flag("--junit", "Write the result to this file as JUnit XML.", kind=FILE)
 @flag("--summary", "Write the result to this file as Markdown, for a pull request.", kind=FILE)
 @click.pass_context
-def gate(
-    ctx: click.Context,
-    /,
-    run: Path,
-    baseline: Path,
-    where: tuple[str, ...],
-    junit: Path | None,
-    summary: Path | None,
-    **options: Any,
-) -> None:
+def gate(ctx: click.Context, /, run: Path, baseline: Path, where: tuple[str, ...], **options: Any) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
     The exit code is 0 if the loss of every predictor is smaller than delta. The exit code is 1 if the loss of
@@ -148,8 +133,9 @@ def gate(
     from branchrank import library
     from branchrank.run import Run
 
+    outputs = {name: options.pop(name) for name in ("junit", "summary")}
     decided = Run.load(run).where(*where).gate(Run.load(baseline).where(*where), **options)
-    library.write_gate(decided, junit=junit, summary=summary)
+    library.write_gate(decided, **outputs)
     click.echo(str(decided))
     ctx.exit(EXIT_CODES[decided.outcome])
 
@@ -159,7 +145,7 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@flag("--primary", "Measure to compare, such as nDCG@10. Default: the runs' primary measure.", "")
+@flag("--primary measure", "Measure to compare, such as nDCG@10. Default: the runs' primary measure.", "")
 @flag(
     "--baseline", "System with which the other systems are compared. Default: the first run's baseline.", ""
 )
@@ -172,13 +158,7 @@ Form = Literal["text", "markdown", "csv"]
 @flag("--output", "Write the table to this file instead of printing it.", kind=FILE)
 @LATEX
 def datasets(
-    runs: tuple[str, ...],
-    primary: str,
-    baseline: str,
-    delta: float | None,
-    form: Form,
-    output: Path | None,
-    latex: Path | None,
+    runs: tuple[str, ...], form: Form, output: Path | None, latex: Path | None, **options: Any
 ) -> None:
     """Compare systems over several datasets by their macro average, with an interval and a stratified test.
 
@@ -198,12 +178,7 @@ def datasets(
         raise UsageError(
             f"the name {twice[0]!r} is used for two runs", remedy="give each run a different name"
         )
-    found = library.compare_datasets(
-        dict(named) if named[0][0] else [run for _, run in named],
-        measure=primary,
-        baseline=baseline,
-        delta=delta,
-    )
+    found = library.compare_datasets(dict(named) if named[0][0] else [run for _, run in named], **options)
     if latex is not None:
         click.echo(f"written: {safe(str(found.write(latex, 'latex')))}", err=True)
     if output is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -31,29 +31,16 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @flag("--nodes", "Use this nodes.jsonl as the tree instead of building one.", kind=OWN_FILE)
 @QUIET
 @settings_options("index", "bm25", "cache", "engine")
-def index(
-    corpus: str | None,
-    data_dir: Path,
-    exclude: tuple[str, ...],
-    chunks: Path | None,
-    nodes: Path | None,
-    quiet: bool,
-) -> None:
+def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: bool, **files: Any) -> None:
     """Build the index of CORPUS (a folder or a corpus name) in a workspace.
 
     The corpus and the flags are stored in the workspace's branchrank.toml. If you omit CORPUS, the corpus of
     the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder, each
     of its documents is first written to a file in the workspace.
     """
+    options = {**files, "exclude": exclude or None}  # without --exclude, the stored patterns are kept
     with branchrank.Workspace.build(
-        corpus,
-        data_dir,
-        exclude=exclude or None,
-        chunks=chunks,
-        nodes=nodes,
-        settings=given_flags(),
-        notify=say,
-        progress=not quiet,
+        corpus, data_dir, settings=given_flags(), notify=say, progress=not quiet, **options
     ) as workspace:
         _print_built(data_dir, workspace)
 
@@ -88,7 +75,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @flag("--collection", "Name of the Chroma collection to use, if chroma/ contains several.", "")
 @QUIET
 @settings_options("index", "bm25", "cache", "engine")
-def adopt(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
+def adopt(folder: Path, data_dir: Path, quiet: bool, **chosen: Any) -> None:
     """Create a workspace from chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
     FOLDER is not changed. For each chunk without line numbers, the command searches the documents for the
@@ -96,13 +83,7 @@ def adopt(folder: Path, data_dir: Path, corpus: str | None, collection: str, qui
     stored vectors are reused if each new vector has a cosine of at least 0.999 to its stored vector.
     """
     with branchrank.Workspace.adopt(
-        folder,
-        data_dir,
-        corpus=corpus,
-        collection=collection,
-        settings=given_flags(),
-        notify=say,
-        progress=not quiet,
+        folder, data_dir, settings=given_flags(), notify=say, progress=not quiet, **chosen
     ) as workspace:
         adoption = workspace.adoption
         assert adoption is not None

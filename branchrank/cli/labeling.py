@@ -164,7 +164,7 @@ MOST_LINES = 60
 @flag("--annotator", "Your name, which is stored with each label.", required=True)
 @flag("--depth", "Label the hits of each system up to this rank.", 5, click.IntRange(1, 1000))
 @flag(
-    "--questions questions_file",
+    "--questions",
     "The question file. Needed only if the run does not store the text of its questions.",
     kind=FILE,
 )
@@ -175,17 +175,7 @@ MOST_LINES = 60
 @flag("--base-url", _BASE_URL, "")
 @LLM_OPTIONS
 def label(
-    run: Path,
-    data_dir: Path,
-    output: Path,
-    annotator: str,
-    depth: int,
-    questions_file: Path | None,
-    accept_proposals: bool,
-    base_url: str,
-    model: str,
-    seed: int,
-    quiet: bool,
+    run: Path, data_dir: Path, accept_proposals: bool, base_url: str, model: str, quiet: bool, **asked: Any
 ) -> None:
     """Show the passages that the systems in RUN returned, and ask whether each passage answers its question.
 
@@ -203,14 +193,7 @@ def label(
         workspace = opened.enter_context(
             branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say)
         )
-        labeling = workspace.questions.label(
-            branchrank.Run.load(run),
-            output,
-            annotator=annotator,
-            depth=depth,
-            seed=seed,
-            questions=questions_file,
-        )
+        labeling = workspace.questions.label(branchrank.Run.load(run), **asked)
         proposals = None
         if base_url:
             proposals = opened.enter_context(

@@ -27,7 +27,7 @@ from branchrank.cli.terminal import Command, safe, say
 @switch("--write", "Add the tuned systems to EXPERIMENT.")
 @QUIET
 @settings_options("engine", "benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary")
-def tune(experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool) -> None:
+def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **budget: Any) -> None:
     """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
 
     All questions about the same document are in one fold. The command prints the expected gain of each system
@@ -35,13 +35,7 @@ def tune(experiment: Path, questions_file: Path, folds: int, budget: int, write:
     to EXPERIMENT. The original systems are kept.
     """
     tuning = tuning_of(
-        experiment,
-        questions_file,
-        folds=folds,
-        budget=budget,
-        flags=given_flags(),
-        notify=say,
-        progress=not quiet,
+        experiment, questions_file, flags=given_flags(), notify=say, progress=not quiet, **budget
     )
     asked = f"{tuning.questions} questions about {tuning.sources} documents"
     click.echo(f"{asked}, {tuning.folds} folds, {tuning.measure}")

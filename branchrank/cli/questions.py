@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -49,29 +50,42 @@ GOLD_LINES = 5
     "A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
     "",
 )
-@flag("--id id_", "The question's id. Default: an id made from the text and the files.", "")
+@flag("--id", "The question's id. Default: an id made from the text and the files.", "")
 @flag("--kind", "The question's kind, such as how-to, concept, lookup or error.", "")
 @flag("--difficulty", "The question's difficulty, such as easy, medium or hard.", "")
 @QUIET
-def add(
-    questions: Path | None,
-    data_dir: Path,
-    question: str,
-    sources: tuple[str, ...],
-    lines: tuple[str, ...],
-    unanswerable: bool,
-    quote: str,
-    id_: str,
-    kind: str,
-    difficulty: str,
-    quiet: bool,
-) -> None:
+def add(questions: Path | None, data_dir: Path, question: str, quiet: bool, **given: Any) -> None:
     """Add a question to QUESTIONS (by default the question file of the workspace).
 
     Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
     question, and press F4. Then enter the question and the line numbers of the answer. A digest of the gold
     lines is stored with the question. The file QUESTIONS is created if it does not exist.
     """
+    gold = _given_gold(question, *(given.pop(name) for name in ("sources", "lines", "unanswerable")))
+    with open_workspace(data_dir, {}, quiet=quiet) as workspace:
+        if gold is None:
+            picked = _pick(workspace, question)
+            if picked is None:
+                say("no passage was picked, so no question was added")
+                return
+            question, span = picked
+            gold = [span]
+        added = workspace.questions.add(question, gold, questions, **given)
+    for warning in added.warnings:
+        say(f"warning: {warning}")
+    click.echo(safe(f"{added.path}: added {added.question.id}"))
+    for span, texts in zip(gold, added.gold_lines, strict=True):
+        # The lines show the user whether the line numbers are correct.
+        for number, text in enumerate(texts[:GOLD_LINES], start=span.line_start):
+            click.echo(safe(f"{number:>6}  {text.rstrip()}"))
+        if len(texts) > GOLD_LINES:
+            click.echo(f"{'':>6}  ... ({len(texts) - GOLD_LINES} more)")
+
+
+def _given_gold(
+    question: str, sources: tuple[str, ...], lines: tuple[str, ...], unanswerable: bool
+) -> list[Span] | None:
+    """Return the gold that was given as flags, or ``None`` if it is to be picked in the terminal UI."""
     if len(sources) != len(lines):
         raise UsageError(
             f"there are {len(sources)} --source and {len(lines)} --lines; each --source needs one --lines",
@@ -84,28 +98,11 @@ def add(
     gold = [_span(source, *read_lines(each)) for source, each in zip(sources, lines, strict=True)]
     if (sources or unanswerable) and not question:
         raise UsageError("the question is missing", remedy='--question "how do I ..."')
-    if not sources and not unanswerable and not on_terminal():
+    if sources or unanswerable:
+        return gold
+    if not on_terminal():
         raise UsageError("without a terminal, the question and its gold must be given as flags", remedy=FLAGS)
-    with open_workspace(data_dir, {}, quiet=quiet) as workspace:
-        if not sources and not unanswerable:
-            picked = _pick(workspace, question)
-            if picked is None:
-                say("no passage was picked, so no question was added")
-                return
-            question, span = picked
-            gold = [span]
-        added = workspace.questions.add(
-            question, gold, questions, id=id_, quote=quote, kind=kind, difficulty=difficulty
-        )
-    for warning in added.warnings:
-        say(f"warning: {warning}")
-    click.echo(safe(f"{added.path}: added {added.question.id}"))
-    for span, texts in zip(gold, added.gold_lines, strict=True):
-        # The lines show the user whether the line numbers are correct.
-        for number, text in enumerate(texts[:GOLD_LINES], start=span.line_start):
-            click.echo(safe(f"{number:>6}  {text.rstrip()}"))
-        if len(texts) > GOLD_LINES:
-            click.echo(f"{'':>6}  ... ({len(texts) - GOLD_LINES} more)")
+    return None
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
