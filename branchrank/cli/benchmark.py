@@ -103,17 +103,14 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @flag("--questions", "The question file. Default: the question file of the workspace.", kind=FILE)
 @flag("--experiment", "Name of the experiment.", "benchmark")
 @flag(
-    "--split",
-    "Name of the questions' split for the report, such as tuning or test. All questions are used.",
-    "",
+    "--split", "Name of the questions' split for the report, such as tuning or test. All questions are used."
 )
 @flag(
     "--api-endpoint",
     "URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
     "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
-    "",
 )
-@flag("--api-predictor", "Predictor that the API endpoint runs.", "")
+@flag("--api-predictor", "Predictor that the API endpoint runs.")
 @FILTER
 @RUNNING
 @settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")

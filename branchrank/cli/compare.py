@@ -8,13 +8,21 @@ from typing import Any, Literal
 
 import click
 
-from branchrank.cli.options import FILE, FOLDER, LATEX, WHERE, flag, switch, write_latex
+from branchrank.cli.options import (
+    FILE,
+    FOLDER,
+    LATEX,
+    POSITIVE_SHARE,
+    SHARE,
+    WHERE,
+    flag,
+    switch,
+    write_latex,
+)
 from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
 
-PRIMARY = flag(
-    "--primary", "Measure to test, such as strict_hit@5. Default: the primary measure of the run.", ""
-)
+PRIMARY = flag("--primary", "Measure to test, such as strict_hit@5. Default: the primary measure of the run.")
 MEASURES = flag(
     "--measure measures",
     "Additional measure, such as nDCG@10, shown with an interval but not tested. Repeatable.",
@@ -24,7 +32,6 @@ BASELINE_PREDICTOR = flag(
     "--baseline-predictor",
     "Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
     "the candidate.",
-    "",
 )
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
@@ -32,9 +39,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.command("compare", cls=Command)
 @click.argument("baseline", type=FOLDER)
 @click.argument("candidate", type=FOLDER, required=False)
-@flag(
-    "--predictor", "Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.", ""
-)
+@flag("--predictor", "Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.")
 @BASELINE_PREDICTOR
 @flag(
     "--baseline baselines",
@@ -49,7 +54,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
     "--delta",
     "Largest difference that counts as equivalent. Default: 0.05 for two runs, and the run's delta for "
     "a single run.",
-    kind=click.FloatRange(0, 1, min_open=True),
+    kind=POSITIVE_SHARE,
 )
 @WHERE
 @LATEX
@@ -109,12 +114,11 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
     "--delta",
     "Largest acceptable loss, in units of the measure (0.05 is 5 points of a hit rate).",
     0.05,
-    click.FloatRange(0, 1),
+    SHARE,
 )
 @flag(
     "--predictor",
     "Predictor in RUN to check for regressions. Default: every predictor that both runs contain.",
-    "",
 )
 @BASELINE_PREDICTOR
 @PRIMARY
@@ -145,14 +149,12 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@flag("--primary measure", "Measure to compare, such as nDCG@10. Default: the runs' primary measure.", "")
-@flag(
-    "--baseline", "System with which the other systems are compared. Default: the first run's baseline.", ""
-)
+@flag("--primary measure", "Measure to compare, such as nDCG@10. Default: the runs' primary measure.")
+@flag("--baseline", "System with which the other systems are compared. Default: the first run's baseline.")
 @flag(
     "--delta",
     "Largest difference that counts as equivalent. Default: the first run's delta.",
-    kind=click.FloatRange(0, 1, min_open=True),
+    kind=POSITIVE_SHARE,
 )
 @flag("--format form", "Format of the table.", "text", click.Choice(["text", "markdown", "csv"]))
 @flag("--output", "Write the table to this file instead of printing it.", kind=FILE)

@@ -71,8 +71,9 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     "--corpus",
     "Folder or corpus name of the documents that the chunks come from. "
     "Default: the corpus in the branchrank.toml of the workspace or of FOLDER.",
+    kind=str,
 )
-@flag("--collection", "Name of the Chroma collection to use, if chroma/ contains several.", "")
+@flag("--collection", "Name of the Chroma collection to use, if chroma/ contains several.")
 @QUIET
 @settings_options("index", "bm25", "cache", "engine")
 def adopt(folder: Path, data_dir: Path, quiet: bool, **chosen: Any) -> None:

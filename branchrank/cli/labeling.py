@@ -16,6 +16,7 @@ from branchrank.cli.options import (
     FILE,
     FOLDER,
     QUIET,
+    SHARE,
     flag,
     given_flags,
     settings_options,
@@ -46,7 +47,7 @@ OUTPUT = click.argument("output", type=FILE)
 #: The settings of the LLM client. Without a fallback for a failed LLM call, there is no --on-llm-failure.
 _LLM = [f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"]
 LLM_OPTIONS = together(
-    flag("--model", "Model name. Not needed if the endpoint has only one model.", ""),
+    flag("--model", "Model name. Not needed if the endpoint has only one model."),
     flag("--seed", "Random seed.", SEED, click.IntRange(0)),
     QUIET,
     settings_options(*_LLM, "cache"),
@@ -64,7 +65,7 @@ REQUIRED_URL = flag("--base-url", _BASE_URL, required=True)
     "--max-leakage",
     "Reject a question if more than this share of its content words occurs in its quoted answer.",
     0.8,
-    click.FloatRange(0, 1),
+    SHARE,
 )
 @switch("--dry-run", "Print an estimate of the LLM calls and tokens, and exit.")
 @REQUIRED_URL
@@ -172,7 +173,7 @@ MOST_LINES = 60
     "--accept-proposals",
     "Store the LLM's labels without asking for confirmation. Reports say that an LLM labeled these passages.",
 )
-@flag("--base-url", _BASE_URL, "")
+@flag("--base-url", _BASE_URL)
 @LLM_OPTIONS
 def label(
     run: Path, data_dir: Path, accept_proposals: bool, base_url: str, model: str, quiet: bool, **asked: Any

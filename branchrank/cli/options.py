@@ -34,7 +34,10 @@ def flag(names: str, text: str, default: Any = None, kind: Any = None, **details
     """Return a decorator that adds a flag with the help ``text``, and its default if there is one.
 
     ``names`` contains the flag's names, and optionally the name of its parameter. ``kind`` is click's type.
+    A flag with neither a ``kind`` nor ``details`` is a text, which is empty by default.
     """
+    if default is None and kind is None and not details:
+        default = ""
     if default is not None:
         details["default"] = default
     if default not in (None, "", ()):

@@ -10,7 +10,7 @@ import click
 import branchrank
 from branchrank.bench.tuning import BUDGET, FOLDS, write_tuned
 from branchrank.bench.tuning import tune as tuning_of
-from branchrank.cli.options import FILE, QUIET, SHARE, flag, given_flags, settings_options, switch
+from branchrank.cli.options import FILE, OPEN_SHARE, QUIET, SHARE, flag, given_flags, settings_options, switch
 from branchrank.cli.terminal import Command, safe, say
 
 
@@ -76,7 +76,7 @@ def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **bud
     "Number of predictors that are compared with the baseline.  [default: 1]",
     kind=click.IntRange(1, 1000),
 )
-@flag("--alpha", "Family-wise error rate.", 0.05, click.FloatRange(0, 1, min_open=True, max_open=True))
+@flag("--alpha", "Family-wise error rate.", 0.05, OPEN_SHARE)
 @flag(
     "--sources",
     "Number of pages that contain the gold. Questions that share a page give less information.  "
@@ -89,7 +89,7 @@ def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **bud
     kind=SHARE,
 )
 @flag(
-    "--run run",
+    "--run",
     "Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
     "are computed.",
     kind=click.Path(path_type=Path),
@@ -97,7 +97,6 @@ def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **bud
 @flag(
     "--measure",
     "Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
-    "",
 )
 def power(questions: tuple[int, ...], run: Path | None, measure: str, **assumptions: Any) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.

@@ -10,7 +10,7 @@ import click
 
 import branchrank
 from branchrank.cli.labeling import agreement, generate, label
-from branchrank.cli.options import DATA_DIR, FILE, QUIET, flag, switch
+from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
@@ -30,7 +30,6 @@ GOLD_LINES = 5
     "--question",
     "The text of the question. Without --source, the terminal UI opens with the search results for this "
     "text.",
-    "",
 )
 @flag(
     "--source sources",
@@ -48,11 +47,10 @@ GOLD_LINES = 5
 @flag(
     "--quote",
     "A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
-    "",
 )
-@flag("--id", "The question's id. Default: an id made from the text and the files.", "")
-@flag("--kind", "The question's kind, such as how-to, concept, lookup or error.", "")
-@flag("--difficulty", "The question's difficulty, such as easy, medium or hard.", "")
+@flag("--id", "The question's id. Default: an id made from the text and the files.")
+@flag("--kind", "The question's kind, such as how-to, concept, lookup or error.")
+@flag("--difficulty", "The question's difficulty, such as easy, medium or hard.")
 @QUIET
 def add(questions: Path | None, data_dir: Path, question: str, quiet: bool, **given: Any) -> None:
     """Add a question to QUESTIONS (by default the question file of the workspace).
@@ -233,12 +231,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 @command.command("split")
 @QUESTIONS
 @DATA_DIR
-@flag(
-    "--share",
-    "Share of the questions to put into the tuning file.",
-    0.3,
-    click.FloatRange(0, 1, min_open=True, max_open=True),
-)
+@flag("--share", "Share of the questions to put into the tuning file.", 0.3, OPEN_SHARE)
 @flag("--seed", "Random seed.", SEED, int)
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.

@@ -30,9 +30,7 @@ from branchrank.cli.terminal import Command, safe, say, show_error
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.io.printable import encodable, safe_line
 from branchrank.records import Hit, Retrieval
-from branchrank.settings import (
-    Resolved,
-)
+from branchrank.settings import Resolved
 
 if TYPE_CHECKING:
     from branchrank.serve.tui import Choice

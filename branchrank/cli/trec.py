@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 import branchrank
-from branchrank.cli.options import FILE, FOLDER, LATEX, flag, switch, write_latex
+from branchrank.cli.options import FILE, FOLDER, LATEX, OPEN_SHARE, POSITIVE_SHARE, flag, switch, write_latex
 from branchrank.cli.terminal import Command, safe
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
@@ -62,21 +62,14 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
 @click.argument("qrels", type=FILE)
 @click.argument("runs", nargs=-1, required=True, type=FILE)
 @flag("--measure -m names", "Measure, by its name in ir-measures. Repeatable.", BEIR_MEASURES, multiple=True)
-@flag("--baseline", "Run to compare all other runs with. Default: the first of RUNS.", "")
+@flag("--baseline", "Run to compare all other runs with. Default: the first of RUNS.")
 @switch("--all-pairs", "Compare every pair of runs.")
 @switch(
     "--missing-is-zero",
     "Score judged queries that are missing from a run as 0, instead of reporting an error.",
 )
-@flag(
-    "--delta", "Largest difference that counts as equivalent.", DELTA, click.FloatRange(0, 1, min_open=True)
-)
-@flag(
-    "--alpha",
-    "Family-wise error rate for all comparisons of the same measure.",
-    ALPHA,
-    click.FloatRange(0, 1, min_open=True, max_open=True),
-)
+@flag("--delta", "Largest difference that counts as equivalent.", DELTA, POSITIVE_SHARE)
+@flag("--alpha", "Family-wise error rate for all comparisons of the same measure.", ALPHA, OPEN_SHARE)
 @flag("--seed", "Random seed for the tests.", SEED, click.IntRange(min=0))
 @LATEX
 def compare_trec(
