@@ -15,7 +15,7 @@ from branchrank.execution.executors import InProcess
 from branchrank.io.progress import no_progress
 from branchrank.llm.request import BudgetError
 from branchrank.measures.measures import named_measure
-from branchrank.records import Question, Retrieval, Span
+from branchrank.records import Question, Retrieval
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row, RowLog, read_rows
 from branchrank.runs.scores import Scores, standard_measures
@@ -102,14 +102,6 @@ def test_errors_that_concern_the_whole_run_end_it() -> None:
     for error in (ReplayError("gone"), StorageError("full"), UsageError("wrong")):
         with pytest.raises(type(error)):
             answer(Scripted("a", {"q0": error}), QUESTIONS[0], 3)
-
-
-def test_a_hit_inside_an_excluded_span_is_not_ranked() -> None:
-    question = asked("q0", excluded_spans=(Span(source="b.md", line_start=1, line_end=20),))
-    row = answer(Scripted("a", {"q0": (*WRONG, *RIGHT)}), question, 3)
-    assert [hit.source for hit in row.hits] == ["a.md"]
-    scores = Scores([row], [question])
-    assert scores.value(row, named_measure("strict_hit@1")) == 1
 
 
 def test_unanswerable_questions_are_excluded_from_the_rates() -> None:

@@ -118,13 +118,6 @@ def test_a_value_of_something_else_is_a_miss_and_is_replaced(
     assert notices == []
 
 
-def test_swapped_values_are_misses(cache: EmbeddingCache, client) -> None:
-    asked(cache)
-    one, two = client.mget(KEYS[:2])
-    client.mset({KEYS[0]: two, KEYS[1]: one})
-    assert asked(cache) == 2
-
-
 def test_a_full_server_gives_one_notice_and_embedding_continues(
     cache: EmbeddingCache, client, notices: list[str]
 ) -> None:

@@ -8,21 +8,12 @@ from support.small_index import small_index
 
 from branchrank.index.reader import FTS5, Index
 
-QUERY = "How do I limit max_retries of a request?"
-
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
     opened, _, _ = small_index(tmp_path)
     with opened:
         yield opened
-
-
-def test_sqlite_searches_the_chunks_of_the_index(index: Index) -> None:
-    table = index.open_fts5()
-    best = table.matches(QUERY, 5)[0]
-    assert "max_retries" in index.chunks[best.key].text
-    table.close()
 
 
 def test_the_file_is_created_once_and_rebuilt_when_damaged(index: Index) -> None:

@@ -80,15 +80,6 @@ def test_the_second_server_is_called_and_the_runs_differ(
     assert "decision cache" not in invoke("show", second).output
 
 
-def test_a_recording_replays_with_any_endpoint_name(project: Path, tmp_path: Path) -> None:
-    cassette = tmp_path / "c.sqlite"
-    with ScriptedLLM(informed) as server:
-        recorded = benchmark(project, *words(server), "--llm-record", cassette)
-    elsewhere = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
-    replayed = benchmark(project, "--predictor", "hybrid", *elsewhere, "--llm-replay", cassette)
-    assert (recorded / "rows.jsonl").read_bytes() == (replayed / "rows.jsonl").read_bytes()
-
-
 def test_one_recording_for_two_endpoints_is_refused(project: Path, tmp_path: Path) -> None:
     """Its cassette could not tell the second server's answers from the first's."""
     with ScriptedLLM(informed) as one, ScriptedLLM(misled) as other:

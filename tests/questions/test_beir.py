@@ -23,7 +23,6 @@ from support.made_runs import run_of
 from branchrank.corpus.ir_collections import entry_source
 from branchrank.corpus.reading import read_entry
 from branchrank.errors import InputError, QuestionError
-from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
@@ -32,7 +31,7 @@ from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
 from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import STOP_WORDS, chunk_terms, node_terms
+from branchrank.stores.analyzer import STOP_WORDS, node_terms
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.tree.build import build_nodes
 
@@ -199,24 +198,6 @@ def test_missing_gold_that_is_not_declared_is_an_error(odd: Path) -> None:
         result = invoke("questions", command, *words)
         assert result.exit_code == 3
         assert "the corpus has no file 'absent.beir'" in result.output
-
-
-def test_a_long_document_is_one_node_of_several_chunks(tmp_path: Path) -> None:
-    text = " ".join(f"word{number}" for number in range(900)) + " needle"
-    small = make_folder(tmp_path / "long", [*ENTRIES, {"_id": "long", "title": "Hay", "text": text}])
-    data = tmp_path / "data"
-    result = invoke(
-        "index", small, "--data-dir", data, "--embedder", "fake", "--chunk-tokens", "64", "--quiet"
-    )
-    assert result.exit_code == 0, result.output
-    assert "5 documents, 6 nodes" in result.output
-    from branchrank.index.reader import open_index
-
-    with open_index(WorkspaceFolder.open(data)) as index:
-        chunks = index.chunks_of("long.beir")
-        assert len(chunks) > 5
-        assert [entry.key for entry in index.bm25_nodes.search("needle hay", 10)] == ["long.beir"]
-        assert all("long" not in chunk_terms(chunk).split() for chunk in chunks)
 
 
 WORDS = ["tea", "teas", "the", "kettle", "boiling", "boiled", "is", "green", "don't", "x86", "HTTP"]

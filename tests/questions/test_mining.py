@@ -131,11 +131,6 @@ def test_gold_that_would_be_excluded_makes_no_question() -> None:
     assert reason(mine_questions(documents(pages))) == "links itself"
 
 
-def test_a_section_that_links_to_itself_makes_no_question() -> None:
-    body = ".. _start-part:\n\nPart\n----\n\nSee :ref:`where brewing begins <start-part>`."
-    assert reason(mined(body)) == "leads into itself"
-
-
 def test_a_heading_without_text_covers_its_subsections() -> None:
     other = (
         "Cups\n====\n\n.. _cups:\n\nSizes\n-----\n\nSmall\n~~~~~\n\nTiny.\n\n"

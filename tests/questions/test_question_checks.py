@@ -36,14 +36,6 @@ def found(result: QuestionCheck) -> list[tuple[str, str, str]]:
     return [(each.severity, each.check, each.question_id) for each in result.findings]
 
 
-def test_gold_outside_the_corpus_is_an_error(workspace: WorkspaceFolder) -> None:
-    result = checked(
-        workspace, ask("a", "how hot?", source="nowhere.md"), ask("b", "steeping oolong", start=900, end=901)
-    )
-    assert found(result) == [("error", "validity", "a"), ("error", "validity", "b")]
-    assert result.errors == 2
-
-
 @pytest.mark.parametrize(
     ("text", "leaks"),
     [

@@ -7,11 +7,11 @@ import pytest
 from support.worlds import PAGES, QUERIES, make_index
 
 from branchrank.records import Span
-from branchrank.spec import Branch, Expand, Fuse, System
+from branchrank.spec import Branch, Expand, System
 from branchrank.systems.branches import branch_kind
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.memo import QueryMemo
 from branchrank.systems.query import Filter, Query
 
 NAMES = ("local", "pageindex", "hybrid")
@@ -99,13 +99,6 @@ def test_a_partly_excluded_chunk_stays(engine, system) -> None:
     assert engine.retrieve(system, Query(text="tea temperature", excluded=(part,)), 1).hits[0] == first
 
 
-def test_unknown_words_give_no_lexical_rank(engine, world) -> None:
-    local = builtin_systems(("local",), world[1])[0]
-    found = engine.retrieve(local, "zzz qqq", 10)
-    assert {stage.stage: len(stage.keys) for stage in found.trace}["bm25(chunks)"] == 0
-    assert all("bm25(chunks)" not in hit.branches for hit in found.hits)
-
-
 @pytest.mark.parametrize("k", [1, 30])
 def test_the_cap_bounds_the_candidates_whatever_k_is(engine, world, k) -> None:
     hybrid = builtin_systems(("hybrid",), world[1])[0]
@@ -123,19 +116,6 @@ def test_k_can_exceed_the_number_of_results(tmp_path) -> None:
         for system in builtin_systems(FAMILY, resolved):
             hits = engine.retrieve(system, "vinegar stains", 1000).hits
             assert 1 <= len(hits) <= len(index.chunks)
-
-
-def test_shared_stages_are_computed_once(world, folder) -> None:
-    memo = Memo()
-    engine = Engine(world[0], folder / "docs", world[1], memo=memo)
-    local = builtin_systems(("local",), world[1])[0]
-    variants = [msgspec.structs.replace(local, name=f"k{k}", fuse=Fuse(k=k)) for k in (2, 10, 60)]
-    for query in QUERIES:
-        for system in variants:
-            engine.retrieve(system, query, 5)
-    assert memo.computed["embed"] == memo.computed["dense(chunks)"] == len(QUERIES)
-    assert memo.computed["bm25(chunks)"] == len(QUERIES)
-    assert memo.reused["dense(chunks)"] == 2 * len(QUERIES)
 
 
 def test_cached_results_do_not_change_answers(world, folder, engine, system) -> None:

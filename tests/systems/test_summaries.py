@@ -45,13 +45,6 @@ def summarized(server: ScriptedLLM, tree: Tree, cache: Path, **settings: Any) ->
         return summarize_nodes(tree, LLMWork(session.gateway(server.base_url, "m")))
 
 
-def edited(tree: Tree, key: str, text: str) -> Tree:
-    nodes = [
-        msgspec.structs.replace(node, text=text) if node.id == key else node for node in tree.nodes.values()
-    ]
-    return Tree(nodes)
-
-
 def test_every_node_is_summarized_after_its_children(server: ScriptedLLM, tmp_path: Path) -> None:
     tree = grow([3, 3])
     result = summarized(server, tree, tmp_path / "c")
@@ -65,17 +58,6 @@ def test_every_node_is_summarized_after_its_children(server: ScriptedLLM, tmp_pa
     for child in (1, 2, 3):
         assert f"Title n2.{child}: About Title n2.{child}: Words" in above.prompt
     assert (result.totals.calls, result.failed) == (12, {})
-
-
-def test_an_edit_repeats_only_summaries_with_changed_prompts(server: ScriptedLLM, tmp_path: Path) -> None:
-    tree = grow([3, 3, 2])
-    summarized(server, tree, tmp_path / "c")
-    before = len(server.requests)
-    result = summarized(server, edited(tree, "n2.1.1", "Other words"), tmp_path / "c")
-    again = {titled(chat) for chat in server.requests[before:]}
-    # n2's prompt quotes n2.1's summary, which doesn't speak of n2.1.1: nothing above it changes.
-    assert again == {"Title n2.1.1", "Title n2.1"}
-    assert result.totals.cached_calls == result.totals.calls - 2
 
 
 def test_an_interrupted_pass_resumes_where_it_stopped(server: ScriptedLLM, tmp_path: Path) -> None:

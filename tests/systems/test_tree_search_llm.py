@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 from support.trees import grow, subtree_best
@@ -113,29 +111,6 @@ def test_a_section_that_an_oracle_picks_ranks_first(
     steps = [call for call in result.calls if call.stage.startswith("tree step")]
     assert len(steps) <= 12
     assert len(server.requests) == len(result.calls)
-
-
-@settings(
-    derandomize=True,
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(
-    fans=st.lists(st.integers(1, 12), min_size=1, max_size=3),
-    beam=st.integers(1, 4),
-    page=st.integers(2, 6),
-    final=st.integers(1, 8),
-    data=st.data(),
-)
-def test_an_oracle_finds_the_gold_in_any_tree_within_the_limits(
-    serve: Serve, fans: list[int], beam: int, page: int, final: int, data: st.DataObject
-) -> None:
-    tree = grow(fans)
-    gold = data.draw(st.sampled_from([node.id for node in tree.sections]))
-    _, gateway = serve(oracle(gold, others=data.draw(st.integers(0, 3))))
-    result = search(tree, gateway, beam=beam, step_candidates=page, final_candidates=final, max_steps=8)
-    assert result.ranking[0].key == gold
 
 
 def test_a_short_final_list_keeps_every_first_pick(serve: Serve) -> None:
