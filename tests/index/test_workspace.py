@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.errors import CorpusError, UsageError
+from branchrank.errors import UsageError
 from branchrank.index.workspace_folder import (
-    WorkspaceConfig,
     WorkspaceFolder,
     configure,
     index_name,
-    read_config,
     update_config,
 )
 from branchrank.settings import IndexSettings
@@ -113,16 +111,6 @@ def test_an_invalid_workspace_file_is_reported(tmp_path: Path, content: str, mes
     with pytest.raises(UsageError, match=message) as caught:
         WorkspaceFolder.open(tmp_path, environment={})
     assert caught.value.exit_code == 2
-
-
-def test_a_missing_workspace_or_corpus_is_reported(tmp_path: Path) -> None:
-    assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
-    with pytest.raises(CorpusError, match=r"is not a workspace: it has no branchrank\.toml") as caught:
-        _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
-    assert caught.value.remedy == f"branchrank init FOLDER --data-dir {tmp_path}"
-    with pytest.raises(CorpusError, match="no corpus folder"):
-        configure(tmp_path, corpus=tmp_path / "missing")
-    assert not (tmp_path / "branchrank.toml").exists()
 
 
 def test_the_index_name_depends_on_the_settings_that_change_vectors() -> None:

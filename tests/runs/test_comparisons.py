@@ -11,7 +11,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.errors import UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.measures.intervals import difference_interval, mean_interval
+from branchrank.measures.intervals import difference_interval
 from branchrank.measures.measures import named_measure
 from branchrank.measures.significance import holm
 from branchrank.report.blocks import markdown
@@ -128,18 +128,6 @@ def test_effect_sizes_are_shown_beside_the_verdicts(tmp_path: Path) -> None:
     assert graded.odds_ratio is None
     assert graded.d_z is not None
     assert graded.d_z > 0.5
-
-
-def test_an_estimate_is_the_interval_of_the_scores_by_source(planned: RunData) -> None:
-    for name in ("strict_hit@1", "strict_MRR@5"):
-        values = planned.scores.per_question("local", named_measure(name))
-        found = estimate(values, planned.clusters)
-        expected = mean_interval(list(values.values()), [planned.clusters[key] for key in values])
-        assert found is not None
-        assert expected is not None
-        assert (found.low, found.high, found.n) == (expected.low, expected.high, 60)
-        assert found.value == pytest.approx(sum(values.values()) / 60)
-    assert estimate({}, planned.clusters) is None
 
 
 def test_all_outputs_show_the_same_interval(planned: RunData) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import ir_measures
@@ -67,19 +66,6 @@ def test_every_predictor_has_a_run_that_scores_as_ir_measures_says(run: Path, ex
             assert values[name] == pytest.approx(
                 loaded.scores.average(path.stem, named_measure(own)), abs=5e-5
             )
-
-
-def test_lines_are_those_of_a_trec_run(run: Path, exported: Path) -> None:
-    loaded = load_run(run)
-    for path in exported.glob("*.run"):
-        found = [line.split(" ") for line in path.read_text().splitlines()]
-        assert {len(columns) for columns in found} == {6}
-        assert {(columns[1], columns[5]) for columns in found} == {("Q0", path.stem)}
-        for before, after in pairwise(found):
-            if before[0] == after[0]:
-                assert float(before[4]) > float(after[4])
-                assert int(before[3]) + 1 == int(after[3])
-        assert len(found) == sum(len(row.hits) for row in loaded.scores.rows(path.stem))
 
 
 def test_documents_as_ids(run: Path, tmp_path: Path) -> None:

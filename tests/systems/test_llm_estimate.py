@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from support import scripted_llm as scripted
 from support.scripted_llm import ScriptedLLM
-from support.trees import grow
 
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
-from branchrank.spec import Branch, Endpoint, Fuse, Rerank, System, TreeSearch
-from branchrank.systems.branches.tree import tree_search
+from branchrank.spec import Branch, Endpoint, Fuse, Rerank, System
 from branchrank.systems.llm_choice import estimate
 from branchrank.systems.rerank import RerankCandidate, rerank
 
@@ -47,21 +45,3 @@ def test_the_estimate_is_an_upper_bound_for_a_rerank(rerank_settings: Rerank, ca
     assert result.fallback is None
     assert len(result.calls) == calls
     assert sent / 3 <= bound.prompt_tokens / 7 <= 2 * sent / 3
-
-
-def test_the_estimate_is_an_upper_bound_for_a_tree_search() -> None:
-    tree = TreeSearch(steps_by="llm", final_by="llm", max_steps=5)
-    system = System(name="s", branches=(Branch(kind="tree", unit="node", tree=tree),), llm=LLM)
-    bound = estimate(system, 1)
-    with ScriptedLLM(scripted.first_shown) as server, LLMSession(LLMSettings(), environment={}) as session:
-        tree_search(
-            grow([60, 9, 9]),
-            "q",
-            tree,
-            subtree_scores=lambda nodes: {node.id: 1.0 for node in nodes},
-            own_scores={},
-            llm=session.gateway(server.base_url, ""),
-        )
-        sent = sum(sum(len(m["content"].encode()) for m in chat.body["messages"]) for chat in server.requests)
-    assert len(server.requests) <= bound.calls == 6
-    assert sent / 3 <= bound.prompt_tokens

@@ -1,6 +1,5 @@
 """The search tools over a real, small index."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,15 +103,6 @@ def test_hybrid_fuses_both_sides_by_rrf(opened: Opened) -> None:
     best = answer.results[0]
     assert set(best.hit.branches) == {"grep", "dense(chunks)"}
     assert best.hit.matched
-
-
-def test_both_sides_run_at_the_same_time(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    search = tools(opened)
-    together = threading.Barrier(2, timeout=10)
-    grep, embed = Grep.search, opened[0].embedder.embed_query
-    monkeypatch.setattr(Grep, "search", lambda *a, **o: (together.wait(), grep(*a, **o))[1])
-    monkeypatch.setattr(opened[0].embedder, "embed_query", lambda query: (together.wait(), embed(query))[1])
-    assert search.hybrid_search("clear the cache").results
 
 
 def test_if_one_side_is_empty_the_other_keeps_its_order(opened: Opened) -> None:
