@@ -23,7 +23,7 @@ from branchrank.cli.options import (
     typed_command,
     write_latex,
 )
-from branchrank.cli.terminal import Group, import_from_here, safe, say, shown_path
+from branchrank.cli.terminal import Group, import_from_here, print_notes, say, shown_path
 
 #: The benchmark and system settings that have an effect when whole documents are ranked.
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "rows", "baseline", "delta", "alpha")
@@ -114,7 +114,6 @@ def questions(folder: Path, split: str, output: Path, remove_query: bool) -> Non
     from branchrank import library
 
     made = library.import_beir(folder, output, split=split, remove_query=remove_query)
-    for note in made.notes:
-        click.echo(f"note: {safe(note)}", err=True)
+    print_notes(made.notes)
     relevant = sum(len(question.gold) for question in made.questions)
     click.echo(f"{output}: {len(made.questions)} questions, {relevant} relevant documents")

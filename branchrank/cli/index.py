@@ -11,7 +11,7 @@ import msgspec
 import branchrank
 from branchrank.cli.options import DATA_DIR, FILE, JSON, QUIET, flag, given_flags, settings_options
 from branchrank.cli.search import open_workspace
-from branchrank.cli.terminal import Command, safe, say
+from branchrank.cli.terminal import Command, print_notes, say
 
 if TYPE_CHECKING:
     from branchrank.index.adoption import Adoption
@@ -48,8 +48,7 @@ def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: b
 def _print_built(data_dir: Path, workspace: branchrank.Workspace) -> None:
     index = workspace.index
     manifest, report = index.manifest, index.report
-    for note in report.notes:
-        click.echo(f"note: {safe(note)}", err=True)
+    print_notes(report.notes)
     done = (
         f"{report.embedded} texts embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"
@@ -92,10 +91,9 @@ def adopt(folder: Path, data_dir: Path, quiet: bool, **chosen: Any) -> None:
 
 
 def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
-    for reason in adoption.left_out[:_SHOWN]:
-        click.echo(f"note: left out {safe(reason)}", err=True)
+    print_notes(f"left out {reason}" for reason in adoption.left_out[:_SHOWN])
     if len(adoption.left_out) > _SHOWN:
-        click.echo(f"note: left out {len(adoption.left_out) - _SHOWN} more", err=True)
+        print_notes([f"left out {len(adoption.left_out) - _SHOWN} more"])
     lines = f"{adoption.by_lines} located by line numbers, {adoption.anchored} by text"
     if adoption.unconfirmed:
         lines += f", {adoption.unconfirmed} by line numbers although the text differs"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +22,7 @@ from branchrank.cli.options import (
     switch,
     together,
 )
-from branchrank.cli.terminal import Command, safe, say
+from branchrank.cli.terminal import Command, safe, say, typed_lines
 from branchrank.errors import BranchRankError, InputError, LLMError, UsageError
 from branchrank.io.progress import shown_progress
 from branchrank.llm.ledger import Spent
@@ -210,7 +209,7 @@ def label(
 def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> None:
     """Show the passages one by one, and read a label for each, until the input ends."""
     passages = labeling.waiting()
-    answers = _answers()
+    answers = filter(None, (" ".join(line.lower().split()) for line in typed_lines("answers it? ")))
     if not quiet and passages:
         say(f"{len(passages)} passages to label; {HINT}")
     asked = ""
@@ -250,18 +249,6 @@ def _accept(labeling: Labeling, proposals: Proposals) -> None:
             labeling.add(passage, proposal.label, proposal=proposal._replace(accepted=True))
 
 
-def _answers() -> Iterator[str]:
-    """Yield each non-blank line of the input in lower case."""
-    interactive = sys.stdin.isatty()
-    while True:
-        try:
-            line = input("answers it? " if interactive else "")
-        except EOFError:
-            return
-        if text := " ".join(line.lower().split()):
-            yield text
-
-
 def _label(word: str) -> Choice:
     if word not in KEYS:
         raise UsageError(f"{word!r} is not a label; type {HINT}")
@@ -275,10 +262,15 @@ def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
     if KEYS.get(word) != "yes":
         raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
     try:
-        start, end = read_lines(lines)
+        return span_of(passage.span.source, lines)
     except BranchRankError as error:
         raise UsageError(error.message) from None
-    return Span(source=passage.span.source, line_start=start, line_end=end)
+
+
+def span_of(source: str, lines: str) -> Span:
+    """Return the span of typed line numbers, such as ``5-8``."""
+    start, end = read_lines(lines)
+    return Span(source=source, line_start=start, line_end=end)
 
 
 def _show_passage(passage: Passage, place: str) -> None:

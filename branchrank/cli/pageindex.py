@@ -11,7 +11,7 @@ import branchrank
 from branchrank.cli.labeling import summarize
 from branchrank.cli.options import DATA_DIR, FILE, flag, given_flags
 from branchrank.cli.search import open_workspace
-from branchrank.cli.terminal import Group, safe
+from branchrank.cli.terminal import Group, print_notes, safe
 from branchrank.errors import InputError
 from branchrank.io.printable import safe_line
 from branchrank.records import Node
@@ -39,8 +39,7 @@ def build(data_dir: Path, output: Path | None) -> None:
         else:
             made = workspace.tree_tools.build(output)
             path, nodes = made.path, made.nodes
-            for note in made.notes:
-                click.echo(f"note: {safe(note)}", err=True)
+            print_notes(made.notes)
     click.echo(f"{path}: {nodes} nodes")
 
 
@@ -120,6 +119,5 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     """
     with _opened(data_dir) as workspace:
         made = workspace.tree_tools.import_json(json_file, source, output)
-    for note in made.notes:
-        click.echo(f"note: {safe(note)}", err=True)
+    print_notes(made.notes)
     click.echo(f"{output}: {made.nodes} nodes")

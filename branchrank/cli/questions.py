@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 import branchrank
-from branchrank.cli.labeling import agreement, generate, label
+from branchrank.cli.labeling import agreement, generate, label, span_of
 from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
-from branchrank.questions.anchoring import read_lines
 from branchrank.records import SEED, Span
 
 #: The flags that an error suggests if the command runs without a terminal.
@@ -93,7 +92,7 @@ def _given_gold(
         raise UsageError(
             "--unanswerable and --source cannot be given together", remedy="remove --unanswerable or --source"
         )
-    gold = [_span(source, *read_lines(each)) for source, each in zip(sources, lines, strict=True)]
+    gold = [span_of(source, each) for source, each in zip(sources, lines, strict=True)]
     if (sources or unanswerable) and not question:
         raise UsageError("the question is missing", remedy='--question "how do I ..."')
     if sources or unanswerable:
@@ -117,13 +116,9 @@ def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | Non
     while True:
         given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")
         try:
-            return question, _span(hit.source, *read_lines(given))
+            return question, span_of(hit.source, given)
         except BranchRankError as error:
             say(error.message)
-
-
-def _span(source: str, start: int, end: int) -> Span:
-    return Span(source=source, line_start=start, line_end=end)
 
 
 QUESTIONS = click.argument("questions", required=False, type=FILE)

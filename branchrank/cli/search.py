@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +26,7 @@ from branchrank.cli.options import (
     switch,
     together,
 )
-from branchrank.cli.terminal import Command, safe, say, show_error
+from branchrank.cli.terminal import Command, safe, say, show_error, typed_lines
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.io.printable import encodable, safe_line
 from branchrank.records import Hit, Retrieval
@@ -54,45 +54,23 @@ def workspace_settings(data_dir: Path) -> Resolved:
     return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
-def _search(
-    settings: Mapping[str, object],
-    *,
-    query: str | None,
-    data_dir: Path,
-    predictor: str,
-    as_json: bool,
-    quiet: bool,
-    check_llm: bool = False,
-    **limits: Any,
+def _answer_queries(
+    workspace: Workspace, *, query: str | None, predictor: str, as_json: bool, **limits: Any
 ) -> None:
     """Answer ``query``. If ``query`` is ``None``, answer each line of standard input up to an empty line."""
-    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
-        if check_llm:
-            workspace.check_llm(predictor)
-        if query is not None:
-            _answer(query, predictor, workspace.retrieve(query, predictor, **limits), as_json)
+    if query is not None:
+        _answer(query, predictor, workspace.retrieve(query, predictor, **limits), as_json)
+        return
+    if sys.stdin.isatty():
+        _history()
+        click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
+    for line in typed_lines("> "):
+        if not (text := encodable(line.strip())):
             return
-        interactive = sys.stdin.isatty()
-        if interactive:
-            _history()
-            click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
-        for line in _typed_lines("> " if interactive else ""):
-            try:
-                _answer(line, predictor, workspace.retrieve(line, predictor, **limits), as_json)
-            except BranchRankError as error:
-                show_error(error, click.get_current_context().command)
-
-
-def _typed_lines(prompt: str) -> Iterator[str]:
-    """Yield each line of standard input up to the first empty line."""
-    while True:
         try:
-            line = input(prompt).strip()
-        except EOFError:
-            return
-        if not line:
-            return
-        yield encodable(line)
+            _answer(text, predictor, workspace.retrieve(text, predictor, **limits), as_json)
+        except BranchRankError as error:
+            show_error(error, click.get_current_context().command)
 
 
 def _history() -> None:
@@ -171,25 +149,28 @@ QUERY_OPTIONS = together(
 @QUERY_OPTIONS
 @flag("--predictor", "The predictor to search with.", "local")
 @settings_options("local", "grep", "qdrant", "retrieval", "bm25", "index", "cache")
-def retrieve(**given: Any) -> None:
+def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
     """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    _search(given_flags(), **given)
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        _answer_queries(workspace, **given)
 
 
 @click.command("hybrid", cls=Command)
 @QUERY_OPTIONS
 @switch("--no-llm", "Do not rerank with an LLM (same as --hybrid-no-llm).")
 @settings_options("hybrid", "llm", "bm25", "index", "cache")
-def hybrid(no_llm: bool, **given: Any) -> None:
+def hybrid(data_dir: Path, quiet: bool, no_llm: bool, **given: Any) -> None:
     """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    settings = {"hybrid.no_llm": True} if no_llm else {}
-    _search({**given_flags(), **settings}, predictor="hybrid", check_llm=True, **given)
+    settings = {**given_flags(), **({"hybrid.no_llm": True} if no_llm else {})}
+    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+        workspace.check_llm("hybrid")
+        _answer_queries(workspace, predictor="hybrid", **given)
 
 
 Mode = Literal["keyword", "semantic", "hybrid"]

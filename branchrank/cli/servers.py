@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -107,12 +106,12 @@ def serve(
     from branchrank.serve.service import Service, Workers
 
     access = _access(**address)
-    with ExitStack() as opened:
-        workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
+    with (
+        open_workspace(data_dir, given_flags(), quiet=quiet) as workspace,
+        contextlib.closing(Workers(threads, queue)) as workers,
+    ):
         service = Service(workspace, predictors)
         service.warm_up()
-        workers = Workers(threads, queue)
-        opened.callback(workers.close)
         app = application(service, workers, access)
         lines = [f"not served: {name}: {reason}" for name, reason in service.refused.items()]
         lines.append(f"serving {', '.join(service.predictors)} on ")
@@ -151,12 +150,12 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
 
     if transport == "http":
         access = _access(**address)
-    with ExitStack() as opened:
-        workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
+    with (
+        open_workspace(data_dir, given_flags(), quiet=quiet) as workspace,
+        contextlib.closing(Workers(1, QUEUE)) as workers,
+    ):
         service = Service(workspace, predictors)
         workspace.index  # noqa: B018 - builds the index before a client needs it
-        workers = Workers(1, QUEUE)
-        opened.callback(workers.close)
         server = mcp_server(service, workers)
         if transport == "stdio":
             for number in (signal.SIGINT, signal.SIGTERM):

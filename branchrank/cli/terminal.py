@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -41,6 +41,23 @@ def shown_path(path: Path) -> str:
     """Format a path for printing. A path inside the working directory is shown relative to that directory."""
     here = Path.cwd()
     return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def typed_lines(prompt: str) -> Iterator[str]:
+    """Yield each line of standard input. The prompt is printed only in a terminal."""
+    shown = prompt if sys.stdin.isatty() else ""
+    while True:
+        try:
+            line = input(shown)
+        except EOFError:
+            return
+        yield line
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes to standard error."""
+    for note in notes:
+        say(f"note: {note}")
 
 
 def _nearest(name: str, known: list[str]) -> str:
