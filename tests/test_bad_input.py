@@ -310,7 +310,7 @@ def test_a_foreign_index_is_never_used(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["chunks.jsonl", "vectors.npy", "pageindex/nodes.jsonl", "manifest.json", "build.json"]
+    "name", ["chunks.jsonl", "vectors.arrays", "pageindex/nodes.jsonl", "manifest.json", "build.json"]
 )
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
 def test_a_damaged_index_is_rebuilt(tmp_path: Path, name: str, damage: str) -> None:

@@ -68,17 +68,16 @@ class TestUpdatedRollout:
     ) -> None:
         """bm25s weighs the chunks and the sections; one command searches the first, one the second."""
         weighed = []
-        index = bm25s.BM25.index
+        select = bm25s.scoring._select_tfc_scorer
 
-        def indexing(self: bm25s.BM25, corpus: Any, **options: Any) -> None:
-            weighed.append(len(corpus[0]))
-            index(self, corpus, **options)
+        def selecting(method: str) -> Any:
+            weighed.append(method)
+            return select(method)
 
-        monkeypatch.setattr(bm25s.BM25, "index", indexing)
+        monkeypatch.setattr(bm25s.scoring, "_select_tfc_scorer", selecting)
         command = Command(make_indexed(tmp_path))
         found = [command.hits(*words, QUERY) for words in (("retrieve",), ("hybrid", "--no-llm"))]
-        sections = [node for node in nodes(tmp_path).values() if node["source"]]
-        assert sorted(weighed) == sorted([len(chunks(tmp_path)), len(sections)])
+        assert weighed == ["lucene", "lucene"]
         for hits, branch in zip(found, ("bm25(chunks)", "bm25(nodes)"), strict=True):
             assert any(branch in hit["branches"] for hit in hits)
 
