@@ -27,7 +27,8 @@ from branchrank.cli.terminal import Group, import_from_here, print_notes, say, s
 
 #: The benchmark and system settings that have an effect when whole documents are ranked.
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "rows", "baseline", "delta", "alpha")
-_SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
+_LOCAL = ("fusion", "rrf_k", "bm25_weight", "vector_weight")
+_LATE_INTERACTION = ("bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
 SPLIT = flag("--split", "Read the judgments in qrels/SPLIT.tsv.", "test")
 REMOVE_QUERY = switch("--remove-query", "Exclude a document from the hits of the query with the same id.")
 
@@ -66,7 +67,8 @@ def command() -> None:
 @QUIET
 @settings_options("index", "bm25", "cache", "engine")
 @settings_options(*(f"benchmark.{name}" for name in _BENCHMARK))
-@settings_options(*(f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS))
+@settings_options(*(f"local.{name}" for name in _LOCAL))
+@settings_options(*(f"late_interaction.{name}" for name in _LATE_INTERACTION))
 def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bool, **options: Any) -> None:
     """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 

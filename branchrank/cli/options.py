@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,15 +66,13 @@ def settings_options(*names: str) -> Callable[[F], F]:
 
     A name is that of a section (``local``, for all its settings) or of one setting (``index.embedder``).
     """
-    every = [setting for part in PARTS for setting in settings_of(part)]
-    return together(
-        *(
-            _option(each)
-            for name in names
-            for each in every
-            if name in (each.section, f"{each.section}.{each.name}")
-        )
-    )
+    return together(*(_option(each) for name in names for each in _settings(name)))
+
+
+def _settings(name: str) -> Sequence[Setting]:
+    section, _, setting = name.partition(".")
+    found = settings_of({part.section: part for part in PARTS}[section])
+    return [{each.name: each for each in found}[setting]] if setting else found
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
@@ -225,5 +223,5 @@ ACCESS = together(
         "the command lists them and stops. API keys are sent to the hosts.",
     ),
 )
-#: The size of the returned passages.
-RETURNS = settings_options("benchmark.returns", "benchmark.passage_lines")
+#: The settings for the size of the returned passages.
+RETURNS = ("benchmark.returns", "benchmark.passage_lines")

@@ -19,7 +19,7 @@ from branchrank.cli.options import (
     FOLDER,
     JSON,
     QUIET,
-    RETURNS,
+    settings_options(*RETURNS),
     flag,
     given_flags,
     settings_options,
@@ -139,7 +139,7 @@ QUERY_OPTIONS = together(
     flag("--data-dir", "The workspace to search.", DEFAULT_DATA_DIR, FOLDER),
     flag("--top-k k", "Number of hits.", 5, click.IntRange(1, 1000)),
     FILTER,
-    RETURNS,
+    settings_options(*RETURNS),
     switch("--json as_json", "Print one JSON object per query."),
     QUIET,
 )

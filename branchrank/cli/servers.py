@@ -93,7 +93,7 @@ def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> No
 @QUIET
 @settings_options("local", "pageindex", "hybrid", "grep", "qdrant", "retrieval", "late_interaction")
 @settings_options("llm", "bm25", "index", "cache")
-@RETURNS
+@settings_options(*RETURNS)
 def serve(
     data_dir: Path, predictors: tuple[str, ...], threads: int, queue: int, quiet: bool, **address: Any
 ) -> None:
