@@ -19,7 +19,7 @@ from branchrank.cli.options import (
     FOLDER,
     JSON,
     QUIET,
-    settings_options(*RETURNS),
+    RETURNS,
     flag,
     given_flags,
     settings_options,
