@@ -90,7 +90,6 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.xfail(strict=False, reason="some functions still only forward")
 def test_few_functions_only_forward_their_parameters() -> None:
     assert len([name for name, node, given in functions() if only_forwards(node, given)]) <= 12
 
