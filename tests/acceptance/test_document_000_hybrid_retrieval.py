@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.front_doors import Command, Library, Mcp, Tui, grep_beside_embedding, ids, make_indexed
+from support.front_doors import Command, Library, Mcp, Tui, grep_beside_embedding, make_indexed
 from support.small_index import DOCUMENTS
 
 LINES = (1, 5, 10, 11, 12, 100, 190, 200)
@@ -215,9 +215,3 @@ class TestSearchFeedbackAndCitations:
                 lines = (project / "docs" / each["path"]).read_text().split("\n")
                 first = lines[each["line_start"] - 1]
                 assert first.lstrip("# ") == each["text"].split("\n")[0].lstrip("# ")
-
-
-def test_ranks_start_at_1(command: Command) -> None:
-    hits = command.hits("retrieve", "--predictor", "dense", "clear the cache")
-    assert [hit["branches"]["dense(chunks)"]["rank"] for hit in hits] == [1, 2, 3, 4, 5]
-    assert len(ids(hits)) == 5

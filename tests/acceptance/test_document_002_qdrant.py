@@ -16,7 +16,6 @@ from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
 from support.redis_server import RedisServer
 
-from branchrank.embedders import FakeEmbedder
 from branchrank.records import Retrieval
 from branchrank.stores.qdrant import Point, QdrantCollection, embedded_collection, own_layout
 
@@ -287,14 +286,3 @@ class TestPerformanceAndCaching:
             _, dense = lists(library.retrieve(query, "qdrant", 10))
             exact = library.stages(query, "dense", 20)["dense(chunks)"].keys
             assert list(dense) == list(exact)[:20]
-
-
-def test_the_query_is_embedded_once(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both searches of a query share its vector."""
-    asked = []
-    embed = FakeEmbedder.embed_query
-    monkeypatch.setattr(
-        FakeEmbedder, "embed_query", lambda self, text: (asked.append(text), embed(self, text))[1]
-    )
-    library.retrieve("a query that is new", "qdrant")
-    assert asked == ["a query that is new"]

@@ -17,11 +17,10 @@ import bm25s
 import pytest
 from support.chroma_answers import drop_the_best
 from support.commands import NO_LLM, QUESTIONS, benchmark, json_lines, table, write_lines
-from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
+from support.front_doors import Command, Http, Library, ids, make_indexed
 from support.worlds import PAGES, numbered_pages
 
 from branchrank.embedders.protocol import conventional_prefixes
-from branchrank.ranking.fusion import rrf
 from branchrank.records import Chunk, Scored, StageTrace
 
 QUERY = "which temperature for green tea"
@@ -551,9 +550,6 @@ class TestSuggestedDefaults:
     def test_final_top_k_is_5(self, command: Command, verb: tuple[str, ...]) -> None:
         assert len(command.hits(*verb, "tea")) == 5
 
-    def test_final_top_k_is_5_in_the_library(self, library: Library) -> None:
-        assert len(library().search("tea")) == 5
-
 
 class TestRisksAndMitigations:
     def test_a_chunk_that_overlaps_no_node_maps_to_the_file_root(
@@ -621,14 +617,3 @@ class TestRolloutPhases:
         assert [row["predictor"] for row in table(made / "summary.csv")] == [
             f"hybrid[candidate_cap={cap}, neighbor_depth={depth}]" for cap in (20, 50) for depth in (0, 1)
         ]
-
-
-def test_rrf_uses_the_published_formula(library: Library) -> None:
-    """Cormack, Clarke and Büttcher, 2009: the sum of 1 / (k + rank)."""
-    fused = dict(rrf({"a": [Scored("x", 9.0), Scored("y", 1.0)], "b": [Scored("y", 0.3)]}))
-    assert fused == {"x": pytest.approx(1 / 61), "y": pytest.approx(1 / 62 + 1 / 61)}
-    found = library.stages(QUERY, "local", local__rrf_k=7)
-    places = [ranks(found[name]) for name in ("dense(chunks)", "bm25(chunks)")]
-    best = found["fusion"].keys[0]
-    expected = sum(1 / (7 + place[best]) for place in places if best in place)
-    assert found["fusion"].scores[0] == pytest.approx(expected)

@@ -12,7 +12,6 @@ from support.commands import invoke
 
 from branchrank import Run, Workspace, library
 from branchrank.library import run_table
-from branchrank.report.terminal import print_summary
 
 SYSTEMS = ("bm25", "dense", "local", "late-interaction")
 
@@ -120,11 +119,6 @@ def test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments(run: Run) -
         assert words not in text, words
 
 
-def test_the_terminal_explains_its_columns(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(run.data)
-    assert "\nmeans, over the 24 questions with an answer; lines per hit" in capsys.readouterr().out
-
-
 def test_all_pairs_are_compared(home: Path) -> None:
     words = ("--all-pairs", "--reports", home / "pairs", "-m", "nDCG@10")
     result = beir_run(home, *predictors("bm25", "dense", "local"), *words)
@@ -132,25 +126,6 @@ def test_all_pairs_are_compared(home: Path) -> None:
     assert "letters: a mean differs from the system with that letter" in " ".join(result.output.split())
     for pair in ("dense vs bm25", "local vs bm25", "local vs dense"):
         assert pair in result.output
-
-
-def test_a_second_command_uses_the_index_that_is_there(home: Path) -> None:
-    def state() -> set[tuple[str, int]]:
-        return {
-            (str(path), path.lstat().st_mtime_ns)
-            for name in ("indexes", "beir")
-            for path in (home / "data" / name).rglob("*")
-            if path.name != "lock" and not path.is_dir()
-        }
-
-    before = state()
-    result = beir_run(home, "--reports", home / "again")
-    assert result.exit_code == 0, result.output
-    assert state() == before
-
-
-def test_verify_finds_nothing_in_such_a_run(run: Run) -> None:
-    assert run.verify().findings == ()
 
 
 def test_the_defaults_need_no_model(home: Path, tmp_path: Path) -> None:

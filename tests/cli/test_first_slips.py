@@ -13,7 +13,6 @@ import pytest
 from support.commands import benchmark, invoke, make_project, program
 
 from branchrank.cli.main import main
-from branchrank.errors import nearest_path
 
 
 @pytest.fixture(scope="module")
@@ -75,25 +74,12 @@ def test_a_typo_in_a_setting_gets_the_nearest_key(tmp_path: Path, content: str, 
     assert (done.exit_code, f"did you mean `{meant}`?" in done.output) == (2, True), done.output
 
 
-def test_a_mistyped_path_gets_the_nearest_existing_path(tmp_path: Path) -> None:
-    (tmp_path / "reports" / "first").mkdir(parents=True)
-    assert nearest_path(tmp_path / "reprots" / "frist") == f"; did you mean `{tmp_path / 'reports/first'}`?"
-    for there_or_far in (tmp_path / "reports", tmp_path / "zzz", tmp_path / "reports" / "zzz" / "first"):
-        assert nearest_path(there_or_far) == ""
-
-
 @pytest.mark.parametrize("words", ["retrieve", "hybrid --no-llm", "search"])
 @pytest.mark.parametrize("query", ["", "  "])
 def test_an_empty_query_is_refused(words: str, query: str) -> None:
     done = invoke(*words.split(), query)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "empty" in done.stderr
-
-
-def test_a_misspelled_embedder_is_refused_before_anything_is_built() -> None:
-    done = invoke("retrieve", "--embedder", "fakee", "tea")
-    assert done.exit_code == 2
-    assert "building" not in done.stderr
 
 
 def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: Path) -> None:

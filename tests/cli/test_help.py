@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 from support.commands import ROOT, invoke, make_project, program
 
-from branchrank.cli.help import COMMON
-from branchrank.cli.main import HEADINGS, VERBS, main
+from branchrank.cli.main import main
 from branchrank.settings import PARTS, settings_of
 
 HEAVY = ("torch", "chromadb", "pandas", "openai", "sentence_transformers")
@@ -85,14 +84,6 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout == "guide/cleaning.md#removing-stains\n[]\n", done.stderr
 
 
-def test_a_lexical_benchmark_loads_no_model_and_no_store(tmp_path: Path) -> None:
-    make_project(tmp_path)
-    words = ["benchmark", "--predictor", "pageindex", "--pageindex-no-llm", "--latency-sample", "2"]
-    loaded, codes = loaded_by([words], tmp_path)
-    assert codes == [0]
-    assert loaded == []
-
-
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_every_command_has_a_help_text(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*words, "--help"], terminal_width=100)
@@ -109,19 +100,6 @@ def test_every_command_has_a_help_text(words: tuple[str, ...]) -> None:
 def test_every_setting_has_a_command_that_takes_its_flag() -> None:
     taken = {flag for words in ALL for parameter in command_of(words).params for flag in parameter.opts}
     assert {setting.flag for part in PARTS for setting in settings_of(part)} <= taken
-
-
-def test_the_overview_lists_every_command() -> None:
-    result = invoke("--help")
-    for verb, (_, line) in VERBS.items():
-        assert verb in result.stdout
-        assert line.split(".")[0].split()[0] in result.stdout
-
-
-def test_every_command_is_listed_under_one_heading() -> None:
-    assert sorted(verb for verbs in HEADINGS.values() for verb in verbs) == sorted(VERBS)
-    found = sections(("--help",))
-    assert [name for name in found if name in HEADINGS] == list(HEADINGS)
 
 
 def test_flags_state_their_default_and_range() -> None:
@@ -165,11 +143,6 @@ def test_help_of_a_command_with_many_flags_shows_the_common_ones(words: tuple[st
     assert "--data-dir" in shown or "--reports" in shown
 
 
-def test_the_commands_with_many_flags() -> None:
-    assert {("benchmark",), ("run",), ("hybrid",), ("serve",), ("tui",)} <= set(LONG)
-    assert list(sections(("benchmark", "--help")))[:2] == ["Questions and sample", "Workspace and predictors"]
-
-
 @pytest.mark.parametrize("words", LONG, ids=" ".join)
 def test_help_all_shows_every_flag_once_with_one_heading_per_part(words: tuple[str, ...]) -> None:
     common, everything = sections((*words, "--help")), sections((*words, "--help-all"))
@@ -184,45 +157,11 @@ def test_help_all_shows_every_flag_once_with_one_heading_per_part(words: tuple[s
             assert {parts.get(flag, "Other") for flag in flags} == {heading}
 
 
-def test_every_flag_of_a_grouped_help_exists() -> None:
-    for verb, headings in COMMON.items():
-        shown = [flag for flags in headings.values() for flag in flags]
-        assert set(shown) <= set(flags_of(tuple(verb.split()))), verb
-
-
-@pytest.mark.parametrize(
-    ("words", "near"),
-    [
-        (("benchmrk",), "Did you mean `benchmark`?"),
-        (("pageindex", "shw"), "Did you mean `show`?"),
-        (("benchmark", "--predicter", "local"), "Did you mean `--predictor`?"),
-        (("hybrid", "--hybrid-candidat-cap", "3"), "Did you mean `--hybrid-candidate-cap`?"),
-        (("show", "--outptu", "x"), "Did you mean `--output`?"),
-    ],
-)
-def test_a_typo_is_answered_with_the_nearest_name(words: tuple[str, ...], near: str) -> None:
-    result = invoke(*words)
-    assert result.exit_code == 2
-    assert near in result.stderr
-
-
-def test_an_unknown_name_without_a_near_match_gets_no_suggestion() -> None:
-    result = invoke("xyzzy")
-    assert result.exit_code == 2
-    assert "No such command 'xyzzy'." in result.stderr
-    assert "Did you mean" not in result.stderr
-
-
 @pytest.mark.parametrize("verb", ["benchmark", "hybrid", "retrieve"])
 def test_no_flag_has_two_meanings(verb: str) -> None:
     command = main.get_command(click.Context(main), verb)
     assert command is not None
     flags = [flag for p in command.params for flag in (*p.opts, *p.secondary_opts)]
-    assert len(flags) == len(set(flags))
-
-
-def test_every_setting_has_exactly_one_flag() -> None:
-    flags = [setting.flag for part in PARTS for setting in settings_of(part)]
     assert len(flags) == len(set(flags))
 
 

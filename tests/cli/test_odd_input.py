@@ -12,7 +12,6 @@ import pytest
 from support.commands import ROOT, benchmark, invoke, make_project
 
 from branchrank.corpus.loading import discover
-from branchrank.io.printable import safe_line
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +51,6 @@ def test_a_corpus_or_workspace_whose_name_is_not_utf8_is_refused(tmp_path: Path)
         assert result.exit_code == 2, result.output
         assert "not UTF-8" in result.stderr
         assert not data_dir.exists()
-
-
-def test_an_empty_corpus_argument_is_not_the_working_directory(tmp_path: Path) -> None:
-    result = invoke("index", "", "--data-dir", tmp_path / "data")
-    assert result.exit_code == 3
-    assert "no corpus folder ''" in result.stderr
-
-
-def test_control_characters_in_a_name_are_replaced() -> None:
-    assert safe_line("a\n 1. forged\tb\u2028c") == "a\ufffd 1. forged b\ufffdc"
 
 
 def test_reports_inside_the_corpus_are_not_indexed(project: Path) -> None:

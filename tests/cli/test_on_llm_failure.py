@@ -149,19 +149,6 @@ def test_the_library_and_the_workspace_file_accept_the_setting(project: Path, tm
         file.write_text(before, encoding="utf-8")
 
 
-def test_an_endpoint_that_recovers_is_used_again(project: Path) -> None:
-    """The fallback holds for a call, not for the run."""
-    with ScriptedLLM(scripted.first_shown) as server:
-        server.script = unavailable = lambda chat, number: scripted.fail(503)
-        settings = {"hybrid.base_url": server.base_url, "hybrid.model": "m", "llm.retries": 0}
-        with Workspace.open(project / "data", settings=settings) as workspace:
-            assert workspace.retrieve("brew seconds", "hybrid").fallbacks == ("rerank: http 503",)
-            server.script = scripted.first_shown
-            assert workspace.retrieve("brew seconds", "hybrid").fallbacks == ()
-            server.script = unavailable
-            assert workspace.retrieve("upgrade", "hybrid").fallbacks == ("rerank: http 503",)
-
-
 @pytest.mark.parametrize("flag", [FALLBACK, ("--on-llm-failure", "refuse")])
 def test_a_later_failure_falls_back_regardless_of_the_flag(
     project: Path, tmp_path: Path, flag: tuple[str, ...]
@@ -202,12 +189,6 @@ def test_a_model_without_an_endpoint_is_refused(project: Path, tmp_path: Path, p
     assert not (tmp_path / "reports").exists()
     without = invoke(*words[door], f"--{part}-model", "qwen", f"--{part}-no-llm")
     assert without.exit_code == 0, without.output
-
-
-def test_a_model_beside_a_cross_encoder_asks_for_no_endpoint(project: Path) -> None:
-    settings = {"hybrid.model": "m", "hybrid.reranker": "cross-encoder", "hybrid.cross_encoder": "x"}
-    with Workspace.open(project / "data", settings=settings) as workspace:
-        assert workspace.system("hybrid").llm_label == "none"
 
 
 def test_disabling_the_llm_is_not_a_failure(project: Path) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, invoke, make_project, program
+from support.commands import ROOT, invoke, make_project
 from support.worlds import PAGES, write_pages
 
 from branchrank.index import reader
@@ -117,13 +117,6 @@ def test_an_empty_line_ends_the_prompt(project: Path) -> None:
     assert asked(project, ("retrieve",), typed="").stdout == ""
 
 
-def test_the_prompt_reads_a_pipe(project: Path) -> None:
-    words = (ROOT / "retrieve.py", "--json", "--top-k", 1)
-    done = program(*words, cwd=project, typed="stains\ntea\n")
-    assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["query"] for line in done.stdout.splitlines()] == ["stains", "tea"]
-
-
 @pytest.mark.parametrize("query", ["?!", "\x1b[31m", "a" * 20_000, "日本語", "\x00", "--", "🍵 tea"])
 def test_odd_queries_get_answers(project: Path, query: str) -> None:
     result = asked(project, ("hybrid", "--no-llm"), "--json", "--", query)
@@ -158,37 +151,12 @@ def test_a_stale_index_is_rebuilt(tmp_path: Path, change: str) -> None:
     assert all(hit["source"] != "guide/cleaning.md" for hit in found) or change != "remove"
 
 
-def test_settings_that_change_only_the_ranking_build_nothing(project: Path) -> None:
-    result = asked(project, ("hybrid", "--no-llm"), "tea", "--hybrid-rrf-k", 5, "--bm25-k1", 1.2)
-    assert result.stderr == ""
-
-
 def test_document_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     page = "# Bold \x1b[31mred\x07\n\nwords \x1b]0;title\x07 \u202eevil [red]markup[/red]\n"
     project = make_project(tmp_path, {"a.md": page, "b.md": "# B\n\nother\n"})
     result = asked(project, ("retrieve",), "words markup")
     assert not set("\x1b\x07\u202e") & set(result.stdout)
     assert "[red]markup[/red]" in result.stdout
-
-
-def test_hybrid_without_an_endpoint_calls_no_llm(project: Path) -> None:
-    assert hits(project, ("hybrid",), "tea") == hits(project, ("hybrid", "--no-llm"), "tea")
-
-
-def test_an_endpoint_that_cannot_be_reached_is_refused_before_any_work(tmp_path: Path) -> None:
-    write_pages(tmp_path / "docs")
-    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
-    endpoint = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "absent")
-    result = invoke("hybrid", "--data-dir", tmp_path / "data", *endpoint, "tea")
-    assert result.exit_code == 7
-    assert "--hybrid-base-url" in result.stderr
-    assert "--no-llm" in result.stderr or "--hybrid-no-llm" in result.stderr
-    assert not (tmp_path / "data" / "indexes").exists(), "nothing was built"
-
-
-def test_the_no_llm_flag_works_under_both_names(project: Path) -> None:
-    short = hits(project, ("hybrid", "--no-llm"), "tea")
-    assert hits(project, ("hybrid", "--hybrid-no-llm"), "tea") == short
 
 
 def test_a_workspace_can_be_moved_with_its_corpus(tmp_path: Path) -> None:

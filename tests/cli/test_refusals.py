@@ -142,15 +142,6 @@ def test_inputs_are_checked_before_an_index_is_built(
     assert not (unbuilt / "data" / "indexes").exists()
 
 
-def test_an_endpoint_that_does_not_answer_is_refused_before_any_work(project: Path, tmp_path: Path) -> None:
-    words = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m", "--reports", tmp_path)
-    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *words)
-    assert result.exit_code == 7
-    assert "127.0.0.1:9" in result.stderr
-    assert "--hybrid-no-llm" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 WRONG = {
     "unknown predictor": (("benchmark", "--predictor", "colbert"), 2, "no predictor is called 'colbert'"),
     "unknown verb": (("find",), 2, "No such command 'find'"),
@@ -196,33 +187,6 @@ def test_a_mistake_gives_a_message_and_a_fix_and_an_exit_code(
     assert "Traceback" not in result.output
     assert result.stdout == ""
     assert not (project / "reports").exists()
-
-
-def test_the_fix_for_an_unknown_predictor_lists_all_predictors(project: Path) -> None:
-    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "colbert")
-    for name in (
-        "local",
-        "pageindex",
-        "hybrid",
-        "grep",
-        "qdrant",
-        "sqlite",
-        "late-interaction",
-        "all",
-        "family",
-        "module:Class",
-    ):
-        assert name in result.stderr
-
-
-def test_the_error_for_a_missing_workspace_shows_how_to_create_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = invoke("retrieve", "tea")
-    assert result.exit_code == 3
-    assert "branchrank init FOLDER --data-dir data" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

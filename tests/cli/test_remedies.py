@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -10,8 +9,7 @@ import pytest
 from support.commands import invoke
 
 from branchrank.cli.help import remedy_for
-from branchrank.cli.main import VERBS, main
-from branchrank.settings import PARTS, settings_of
+from branchrank.cli.main import main
 
 UNREACHABLE = (
     "start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
@@ -50,25 +48,6 @@ def command_of(*words: str) -> click.Command:
 )
 def test_suggested_alternatives_exist_in_the_command(words: tuple[str, ...], fix: str) -> None:
     assert remedy_for(UNREACHABLE, command_of(*words)) == fix
-
-
-def test_a_quoted_command_keeps_its_flags() -> None:
-    quoted = "build it: branchrank index CORPUS --data-dir DIR --embedder fake"
-    assert remedy_for(quoted, command_of("compare")) == quoted
-    assert (
-        remedy_for("correct --embedder", command_of("compare"))
-        == "correct embedder in [index] of branchrank.toml"
-    )
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_fix_mentions_a_flag_that_the_command_lacks(verb: str) -> None:
-    command = command_of(verb)
-    has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
-    for part in PARTS:
-        for setting in list(settings_of(part))[:3]:
-            named = re.findall(r"--[a-z0-9-]+", remedy_for(f"correct {setting.flag}", command))
-            assert set(named) <= has
 
 
 @pytest.mark.parametrize(

@@ -138,23 +138,8 @@ def test_when_no_predictor_can_be_served_the_server_does_not_start(data_dir: Pat
     assert "nonsense" in said
 
 
-HEAVY = ("fastapi", "uvicorn", "starlette", "mcp", "textual", "torch", "chromadb", "openai", "qdrant_client")
-
-
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-
-
-def test_parts_that_are_not_used_are_not_imported() -> None:
-    code = (
-        "import sys; from branchrank.cli.main import main, VERBS; import click\n"
-        "context = click.Context(main)\n"
-        "verbs = ('serve', 'mcp', 'tui', 'search', 'calibrate')\n"
-        "commands = [main.get_command(context, verb) for verb in verbs]\n"
-        "for command in commands: command.get_help(click.Context(command))\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    )
-    assert python(code).stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

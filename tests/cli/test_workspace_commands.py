@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, invoke, json_lines, make_project, program, write_lines
+from support.commands import invoke, json_lines, make_project, write_lines
 from support.worlds import PAGES, write_pages
 
 from branchrank.index.generations import build_lock
@@ -92,12 +92,6 @@ def test_indexing_again_embeds_only_changed_documents(tmp_path: Path) -> None:
     assert reused >= 10
 
 
-def test_indexing_again_without_changes_reports_that(tmp_path: Path) -> None:
-    project = make_project(tmp_path)
-    said = ran("index", "--data-dir", project / "data")
-    assert said.endswith("chunks; up to date\n")
-
-
 def test_the_path_of_a_model_folder_is_stored_as_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,25 +108,6 @@ def test_the_path_of_a_model_folder_is_stored_as_absolute(
     assert invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine").exit_code != 0
     kept = tomllib.loads((data / "branchrank.toml").read_text())
     assert kept["index"]["embedder"] == str(tmp_path / "models" / "mine")
-
-
-def test_a_wrong_flag_does_not_change_the_workspace_file(tmp_path: Path) -> None:
-    project = make_project(tmp_path)
-    before = (project / "data" / "branchrank.toml").read_bytes()
-    result = invoke("index", "--data-dir", project / "data", "--chunk-tokens", 3)
-    assert result.exit_code == 2
-    assert "32 to 8192" in result.stderr
-    assert (project / "data" / "branchrank.toml").read_bytes() == before
-
-
-@pytest.mark.parametrize("flag", ["--chunks", "--nodes"])
-def test_a_missing_file_is_not_stored_in_the_workspace_file(tmp_path: Path, flag: str) -> None:
-    project = make_project(tmp_path)
-    before = (project / "data" / "branchrank.toml").read_bytes()
-    result = invoke("index", "--data-dir", project / "data", flag, tmp_path / "nowhere.jsonl")
-    assert result.exit_code == 2
-    assert "nowhere.jsonl" in result.stderr
-    assert (project / "data" / "branchrank.toml").read_bytes() == before
 
 
 def test_show_prints_a_subtree(project: Path) -> None:
@@ -209,11 +184,6 @@ def test_an_import_of_something_else_is_refused(project: Path, tmp_path: Path) -
         assert not (tmp_path / "nodes.jsonl").exists()
 
 
-def test_questions_check_reports_valid_questions(project: Path) -> None:
-    said = ran("questions", "check", "--data-dir", project / "data")
-    assert "8 questions" in said
-
-
 def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     data = ("--data-dir", project / "data")
@@ -249,14 +219,6 @@ def test_settings_lists_every_setting_with_range_and_origin(project: Path) -> No
     assert "candidate_cap = 30  (default)" in said
     assert "20 to 50" in said
     assert f"embedder = 'fake:64'  ({project / 'data' / 'branchrank.toml'})" in said
-
-
-def test_pageindex_common_has_the_same_verbs(project: Path) -> None:
-    done = program(ROOT / "pageindex_common.py", "--help", cwd=project)
-    for verb in ("build", "show", "check", "import", "export"):
-        assert f"  {verb} " in done.stdout
-    done = program(ROOT / "pageindex_common.py", "check", cwd=project)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_settings_are_listed_even_where_some_are_wrong(tmp_path: Path) -> None:

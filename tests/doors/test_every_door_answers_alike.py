@@ -99,14 +99,6 @@ def place(hit: dict) -> Place:
     return Place(hit["source"], hit["line_start"], hit["line_end"], hit["score"])
 
 
-def test_the_hybrid_command(sample: Path, questions: list[str], library: Answers) -> None:
-    words = ("hybrid", "--no-llm", "--data-dir", sample, "--top-k", K, "--json")
-    result = invoke(*words, typed="\n".join(questions) + "\n")
-    assert result.exit_code == 0, result.output
-    answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [[place(hit) for hit in answer["hits"]] for answer in answers] == library["hybrid"]
-
-
 def test_http(service: Service, questions: list[str], library: Answers) -> None:
     workers = Workers(2, 64)
     with running(application(service, workers, Access())) as server, httpx.Client(timeout=120) as client:

@@ -13,7 +13,7 @@ from branchrank.corpus.loading import MAX_FILE_BYTES, discover
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
 from branchrank.files.grep import Grep, Passage, counts_of, extract_terms
-from branchrank.files.ripgrep import ripgrep_binary, search_files
+from branchrank.files.ripgrep import search_files
 
 
 def write_lines(path: Path, count: int, marks: dict[int, str]) -> None:
@@ -29,11 +29,6 @@ def grep(root: Path, **options: int) -> Grep:
 
 def spans(passages: tuple[Passage, ...]) -> list[tuple[str, int, int]]:
     return [(p.source, p.line_start, p.line_end) for p in passages]
-
-
-def test_the_binary_is_the_packaged_one() -> None:
-    assert ripgrep_binary().name == "rg"
-    assert ripgrep_binary().is_absolute()
 
 
 def test_a_match_includes_ten_lines_before_and_after(tmp_path: Path) -> None:
@@ -56,12 +51,6 @@ def test_context_is_clipped_at_both_ends(tmp_path: Path) -> None:
 def test_matches_within_twenty_lines_share_a_passage(tmp_path: Path, second: int, passages: int) -> None:
     write_lines(tmp_path / "a.rst", 200, {50: "needle", second: "needle"})
     assert len(grep(tmp_path).search("needle", ranking="none").passages) == passages
-
-
-def test_adjacent_windows_are_not_merged(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.rst", 300, dict.fromkeys((50, 71, 92, 113), "needle"))
-    found = grep(tmp_path).search("needle", ranking="none").passages
-    assert spans(found) == [("a.rst", n - 10, n + 10) for n in (50, 71, 92, 113)]
 
 
 def test_equal_passages_keep_the_order_of_files_and_lines(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.ranking.fusion import fuse, rrf, score
-from branchrank.ranking.lists import ranked, ranks, rescore
+from branchrank.ranking.lists import ranked
 from branchrank.records import Scored
 from branchrank.spec import Fuse
 
@@ -34,11 +34,6 @@ def test_rrf_weights_multiply_and_zero_removes_the_branch() -> None:
     branches = {"dense": [Scored("a", 1.0)], "bm25": [Scored("b", 1.0)]}
     assert rrf(branches, k=10, weights={"dense": 3.0}) == [Scored("a", 3 / 11), Scored("b", 1 / 11)]
     assert rrf(branches, weights={"dense": 0.0}) == [Scored("b", 1 / 61)]
-
-
-def test_ties_break_by_key() -> None:
-    fused = rrf({"dense": [Scored("z", 1.0)], "bm25": [Scored("a", 1.0)]})
-    assert [entry.key for entry in fused] == ["a", "z"]
 
 
 def test_a_repeated_key_counts_once_at_its_best_rank() -> None:
@@ -133,16 +128,3 @@ def test_rrf_depends_on_ranks_alone(branches, factor) -> None:
 @given(entries=SCORES.map(ranked))
 def test_one_branch_keeps_its_order(entries) -> None:
     assert [entry.key for entry in rrf({"dense": entries})] == [entry.key for entry in entries]
-
-
-@given(scores=SCORES)
-def test_ranks_count_from_one(scores) -> None:
-    placed = ranks(ranked(scores))
-    assert sorted(placed.values()) == list(range(1, len(scores) + 1))
-
-
-def test_rescore_puts_the_named_first_and_keeps_the_rest() -> None:
-    entries = [Scored("a", 3.0), Scored("b", 2.0), Scored("c", 1.0)]
-    assert [entry.key for entry in rescore(entries, ["c", "c"])] == ["c", "a", "b"]
-    with pytest.raises(ValueError, match="'x'"):
-        rescore(entries, ["x"])

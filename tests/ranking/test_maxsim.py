@@ -122,14 +122,6 @@ def test_a_text_without_tokens_scores_nothing() -> None:
     assert maxsim(some, []).shape == (0,)
 
 
-def test_a_row_that_is_kept_as_bytes_has_unit_length_again() -> None:
-    kept = quantize(random_rows(3, 20, 384), "int8")
-    assert kept.values.dtype == np.int8
-    assert np.abs(kept.values).max(axis=1).tolist() == [127] * 20
-    lengths = np.linalg.norm(kept.values * kept.scales[:, np.newaxis], axis=1)
-    assert lengths == pytest.approx(np.ones(20), abs=1e-6)
-
-
 entries = st.lists(
     st.tuples(st.floats(-2, 2).map(lambda value: round(value, 2)), st.floats(-1, 1)), min_size=1, max_size=12
 )

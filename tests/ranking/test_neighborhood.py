@@ -95,11 +95,6 @@ def test_the_array_implementation_matches_the_definition(tree, data, depth, sibl
     assert found == walked(seeds, tree, depth, siblings, file_roots)
 
 
-def test_without_seeds_no_node_is_reached() -> None:
-    tree = Tree([Node(id="", parent_id=None, children=(), depth=0, kind="root", title="docs")])
-    assert list(expand([], tree, depth=3)) == []
-
-
 def test_of_two_siblings_at_the_same_distance_the_following_one_comes_first() -> None:
     names = ("a.md#one", "a.md#two", "a.md#three")
     span = {"source": "a.md", "line_start": 1, "line_end": 3, "own_line_end": 1}

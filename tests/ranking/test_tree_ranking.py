@@ -64,26 +64,6 @@ def test_neighbors_inherit_their_shares() -> None:
     assert reached == pytest.approx({"a.md#y": 1.0, "a.md": 0.75, "a.md#y/p": 0.7, "a.md#x": 0.6})
 
 
-def test_depth_two_multiplies_the_shares() -> None:
-    reached = dict(expand([Scored("a.md#y/p", 1.0)], TREE, depth=2, siblings=2, file_roots=0))
-    assert reached["a.md#y"] == pytest.approx(0.75)
-    assert reached["a.md"] == pytest.approx(0.75**2)
-    assert reached["a.md#x"] == pytest.approx(0.75 * 0.6)
-    assert "b.md" not in reached
-
-
-def test_depth_zero_and_no_roots_changes_nothing() -> None:
-    seeds = [Scored("a.md#x", 0.7), Scored("b.md", 0.2)]
-    assert expand(seeds, TREE, depth=0, siblings=5, file_roots=0) == seeds
-
-
-def test_file_roots_come_from_the_best_files_first() -> None:
-    seeds = [Scored("a.md#y/p", 0.8), Scored("b.md", 0.4)]
-    assert dict(expand(seeds, TREE, depth=0, siblings=0, file_roots=1)) == pytest.approx(
-        {"a.md#y/p": 0.8, "b.md": 0.4, "a.md": 0.4}
-    )
-
-
 NODE_IDS = [node.id for node in TREE.sections]
 SEEDS = st.dictionaries(st.sampled_from(NODE_IDS), st.floats(0.01, 1.0), min_size=1)
 

@@ -67,19 +67,6 @@ def test_the_api_predictor_gets_the_hits_of_the_direct_call(
         assert through == tuple(msgspec.structs.replace(hit, **unexplained) for hit in direct.hits)
 
 
-def test_the_first_predictor_is_the_default(server: Running) -> None:
-    _, _, body = server.send(post(asking()))
-    answer = msgspec.json.decode(body, type=RetrieveAnswer)
-    assert answer.predictor == "local"
-    assert len(answer.hits) <= 10
-
-
-def test_a_hit_has_the_documented_fields(server: Running) -> None:
-    hit = httpx.post(f"{server.url}/retrieve", json={"query": "cache"}).json()["hits"][0]
-    documented = {"id", "source", "line_start", "line_end", "score", "distance", "text", "node_id"}
-    assert documented | {"breadcrumb", "branches"} <= set(hit)
-
-
 def test_health_lists_served_and_unavailable_predictors(server: Running, service: Service) -> None:
     health = msgspec.json.decode(httpx.get(f"{server.url}/health").content, type=Health)
     assert health.status == "ok"
@@ -122,13 +109,6 @@ def test_values_at_the_limits_are_allowed(server: Running) -> None:
     assert server.send(post(asking("a", top_k=1.0)))[0] == 200
 
 
-def test_five_hits_are_returned_by_default(server: Running) -> None:
-    """The final top k of the plan."""
-    for asked, expected in (({}, 5), ({"top_k": 6}, 6)):
-        status, _, body = server.send(post(asking("the option of a cache", predictor="local", **asked)))
-        assert (status, len(json.loads(body)["hits"])) == (200, expected)
-
-
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/x", ""])
 def test_a_cross_site_form_post_is_refused(server: Running, media_type: str) -> None:
     assert error(server.send(post(asking(), Content_Type=media_type))) == (415, "not_json")
@@ -142,14 +122,6 @@ def test_wrong_routes_are_refused(server: Running, method: str, path: str, statu
     answer = httpx.request(method, server.url + path)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == "wrong_route"
-
-
-def test_the_error_for_an_unknown_predictor_lists_the_known_ones(server: Running) -> None:
-    _, _, body = server.send(post(asking(predictor="none")))
-    assert json.loads(body)["error"]["message"] == (
-        "the predictor 'none' is not served; "
-        "choose from local, hybrid, grep, qdrant, sqlite, late-interaction"
-    )
 
 
 def test_long_input_is_not_echoed(server: Running) -> None:
@@ -270,12 +242,6 @@ def test_several_threads_get_the_answers_of_one(service: Service) -> None:
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda pair: service.retrieve(pair[0], 5, pair[1])[1].hits, asked))
     assert found == [alone[pair] for pair in asked]
-
-
-def test_the_memory_of_results_is_limited(service: Service) -> None:
-    for number in range(100):
-        service.retrieve(f"cache {number}", 3, "hybrid")
-    assert len(service.workspace.engine.memo._kept) <= 128
 
 
 def test_every_route_requires_the_token(service: Service, workers: Workers) -> None:

@@ -9,7 +9,6 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from support.pseudo_terminal import Terminal
 from support.scripted_llm import ScriptedLLM, first_shown
@@ -20,7 +19,7 @@ from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 from branchrank.errors import ArtifactError
 from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.serve.searches import Searches, preview
+from branchrank.serve.searches import Searches
 from branchrank.serve.service import Service
 from branchrank.serve.tui import SearchApp, SourceView
 from branchrank.workspace import Workspace
@@ -214,14 +213,6 @@ async def test_empty_results_and_failures_are_reported(
         assert status(app) == []
 
 
-async def test_a_blank_query_searches_nothing(searches: Searches) -> None:
-    app = SearchApp(searches)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("space", "enter", "f2", "f2")
-        await settled(app, pilot)
-        assert status(app) == []
-
-
 @pytest.mark.parametrize("size", [(20, 8), (80, 24), (240, 80)])
 async def test_any_terminal_size_works(searches: Searches, size: tuple[int, int]) -> None:
     app = SearchApp(searches, mode="grep", query="cache")
@@ -251,21 +242,6 @@ async def test_document_text_is_escaped(hostile: WorkspaceFolder) -> None:
                 assert any("[bold]wombat[/x.md" in entry for entry in listed(app))
 
 
-def test_a_preview_shows_the_matched_lines(searches: Searches) -> None:
-    (found,) = searches.search("grep", "max_retries")
-    ((number, line),) = preview(found)
-    assert (number,) == found.hit.matched
-    assert line.startswith("A request that fails is sent again")
-    (first, *_) = searches.search("predictor-local", "max_retries")
-    assert all(number is None for number, _ in preview(first))
-
-
-def test_a_missing_source_is_reported(searches: Searches) -> None:
-    (found,) = searches.search("grep", "max_retries")
-    (fault,) = searches.source(msgspec.structs.replace(found.hit, source="../none"))
-    assert fault.startswith("[ERROR: ")
-
-
 @pytest.fixture
 def terminal(hostile: WorkspaceFolder) -> Iterator[Terminal]:
     verb = [sys.executable, "-m", "branchrank.cli.main", "tui", "--mode", "grep"]
@@ -286,10 +262,3 @@ def test_the_ui_works_in_a_real_terminal(terminal: Terminal) -> None:
     assert terminal.read_until(lambda: terminal.process.poll() is not None)
     assert terminal.process.returncode == 143
     assert termios.tcgetattr(terminal.slave) == terminal.before
-
-
-def test_ctrl_q_quits(terminal: Terminal) -> None:
-    assert terminal.read_until(lambda: b"Status" in terminal.output)
-    terminal.send(b"\x11")
-    assert terminal.read_until(lambda: terminal.process.poll() is not None)
-    assert terminal.process.returncode == 0

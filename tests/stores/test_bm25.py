@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from branchrank.errors import ArtifactError
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
-from branchrank.stores.bm25 import Bm25Index, bm25_weights, count_tokens, merged, reordered
+from branchrank.stores.bm25 import Bm25Index, bm25_weights, count_tokens, merged
 
 PLAIN = Bm25Settings(stemmer="none", stop_words="none", split_identifiers=False, k1=1.2, b=0.75)
 TEXTS = {
@@ -98,14 +98,6 @@ def test_an_index_without_words_finds_nothing(texts: dict[str, str], tmp_path: P
     assert Bm25Index.load(tmp_path / "bm25", PLAIN).search("red", 5) == []
 
 
-def test_edge_cases_are_handled() -> None:
-    index = build(TEXTS)
-    assert index.search("", 5) == []
-    assert index.search("the unknown", 5) == []
-    assert index.search("red", 0) == []
-    assert [entry.key for entry in build({"only": "red"}).search("red", 9)] == ["only"]
-
-
 words = st.lists(st.sampled_from(["red", "green", "blue", "black", "white"]), max_size=6).map(" ".join)
 
 
@@ -181,14 +173,3 @@ def test_weights_have_the_bits_of_bm25s_however_the_texts_are_divided(variant: s
     assert found.weights.tobytes() == expected.astype(np.float32).tobytes()
     assert np.array_equal(found.documents, model.scores["indices"])
     assert np.array_equal(found.offsets, model.scores["indptr"])
-
-
-def test_reordered_counts_are_those_of_the_texts_in_that_order() -> None:
-    texts = ["b a", "c b b", "", "a d", "e"]
-    analyze = analyzer(PLAIN)
-    sizes, order = np.array([2, 0, 3]), [2, 0, 1]
-    found = reordered(count_tokens(texts, analyze), sizes, order)
-    expected = count_tokens([*texts[2:], *texts[:2]], analyze)
-    assert found.vocabulary == expected.vocabulary
-    for name in ("starts", "tokens", "counts"):
-        assert np.array_equal(getattr(found, name), getattr(expected, name))

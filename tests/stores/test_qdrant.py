@@ -9,7 +9,7 @@ import pytest
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 
 from branchrank.embedders import FakeEmbedder
-from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.errors import ArtifactError, UsageError
 from branchrank.io.keys import key_for
 from branchrank.records import Chunk, Scored
 from branchrank.settings import QdrantSettings
@@ -19,10 +19,8 @@ from branchrank.stores.qdrant import (
     QdrantCollection,
     SparseWeights,
     chunk_point,
-    edge,
     embedded_collection,
     own_layout,
-    point_id,
     served_collection,
 )
 
@@ -77,13 +75,6 @@ def weights(text: str) -> SparseWeights:
 
 def keys(ranking: list[Scored]) -> list[str]:
     return [entry.key for entry in ranking]
-
-
-def test_a_collection_counts_its_points(collection: QdrantCollection) -> None:
-    assert collection.count() == 0
-    collection.upsert(POINTS)
-    collection.upsert(POINTS[:2])
-    assert collection.count() == len(POINTS)
 
 
 def test_dense_scores_are_cosines(collection: QdrantCollection) -> None:
@@ -145,25 +136,6 @@ def test_ties_break_by_key(collection: QdrantCollection) -> None:
 def test_a_query_of_another_dimension_is_refused(collection: QdrantCollection) -> None:
     with pytest.raises(ArtifactError, match="dimension 16"):
         collection.dense(np.ones(3, dtype=np.float32), 3)
-
-
-def test_the_embedded_engine_and_the_server_give_the_same_results(tmp_path: Path, server: FakeQdrant) -> None:
-    embedded, remote = embedded_collection(tmp_path / "shard", LAYOUT), served(server.url)
-    answers = []
-    for place in (embedded, remote):
-        place.upsert(POINTS)
-        answers.append(
-            [
-                (
-                    keys(place.dense(EMBEDDER.embed_query(query), 4, filters)),
-                    keys(place.sparse(weights(query), 4, filters)),
-                )
-                for query in ("cached response", "http request timeout", "zzz", "the")
-                for filters in (None, {"file_path": ["2.rst"]})
-            ]
-        )
-        place.close()
-    assert answers[0] == answers[1]
 
 
 def test_a_dense_only_collection_has_no_sparse_search(tmp_path: Path, server: FakeQdrant) -> None:
@@ -269,15 +241,3 @@ def test_the_key_is_not_sent_in_the_clear() -> None:
     assert key_for("QDRANT", "https://other.example", replaced) == "k"
     with pytest.raises(UsageError, match="without encryption"):
         key_for("QDRANT", "http://cluster.example:6333", environment)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
-    with pytest.raises(MissingDependencyError) as error:
-        edge()
-    assert error.value.remedy == 'pip install "qdrant-client>=1.14" "qdrant-edge-py>=0.9"'
-
-
-def test_point_ids_never_change() -> None:
-    assert point_id("guide.rst#cache@1") == point_id("guide.rst#cache@1")
-    assert point_id("a") != point_id("b")

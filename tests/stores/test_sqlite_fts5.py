@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk
-from branchrank.stores.sqlite_fts5 import TERM_LIMIT, Fts5Table, build_fts5, fts_expression, query_terms
+from branchrank.stores.sqlite_fts5 import Fts5Table, build_fts5
 
 TEXTS = {
     "http.rst": [
@@ -49,17 +49,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fts5Table]:
     made = build(tmp_path_factory.mktemp("s") / "s.sqlite", CHUNKS)
     yield made
     made.close()
-
-
-def test_exact_terms_come_before_partial_ones(table: Fts5Table) -> None:
-    matches = table.matches("cache", 10)
-    assert {m.key for m in matches} == {"cache.rst@1", "cache.rst@2", "cache.rst@3"}
-    # All three carry the breadcrumb "cache", so look at one that doesn't.
-    assert [m.exact for m in table.matches("deploying", 10)] == [False, False]
-    found = table.matches("client deploy", 10)
-    exact = [m.exact for m in found]
-    assert exact == sorted(exact, reverse=True)
-    assert all((m.score >= 0.5) == m.exact for m in found)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +112,6 @@ def test_limits_hold_and_ties_break_by_id(tmp_path: Path) -> None:
     for n in (1, 12, 80):
         assert [match.key for match in table.matches("same words", n)] == [f"{i:03}.rst@1" for i in range(n)]
     table.close()
-
-
-def test_a_note_explains_the_score(table: Fts5Table) -> None:
-    first = table.matches("HttpClient interceptor", 10)[0]
-    assert first.note == f"BM25 {first.bm25:.4f}, exact"
-    (begun,) = table.matches("interc", 10)
-    assert begun.note.endswith(", partial")
-
-
-def test_terms_of_a_query() -> None:
-    assert query_terms('how do I clear the "cache pool" (fast)') == ["clear", "cache pool", "fast"]
-    assert query_terms("how do I") == ["how", "do", "i"]
-    assert query_terms('"" ... ***') == []
-    assert len(query_terms(" ".join(f"w{n}" for n in range(1000)))) == TERM_LIMIT
-    assert fts_expression(['a"b', "NOT"], prefix=True) == '"a""b"* OR "NOT"*'
 
 
 NASTY = [

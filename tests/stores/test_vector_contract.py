@@ -78,14 +78,6 @@ def reference(ids: Sequence[str], matrix: Vectors, query: Vectors, n: int) -> li
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:n]
 
 
-def test_the_nearest_come_best_first(make: Make) -> None:
-    store = make(["c", "a", "b"], unit([[1, 0], [1, 1], [0, 1]]))
-    found = store.search(unit([[2, 1]])[0], 3)
-    assert [entry.key for entry in found] == ["a", "c", "b"]
-    assert found[0].score == pytest.approx(3 / math.sqrt(10), abs=1e-6)
-    assert found[2].score == pytest.approx(1 / math.sqrt(5), abs=1e-6)
-
-
 def test_equal_scores_are_sorted_by_id_even_at_the_cutoff(make: Make) -> None:
     ids = [f"k{number:03}" for number in range(60)]
     shuffled = list(np.random.default_rng(3).permutation(ids))
@@ -108,15 +100,6 @@ def test_an_empty_store_finds_nothing(make: Make) -> None:
     store = make([], np.empty((0, 4), dtype=np.float32))
     assert store.ids == ()
     assert store.search(random_rows(1, 4)[0], 3) == []
-
-
-def test_vectors_come_back_by_id(make: Make) -> None:
-    matrix = random_rows(5, 6)
-    store = make(list("edcba"), matrix)
-    assert store.ids == tuple("edcba")
-    assert np.array_equal(store.vector("c"), matrix[2])
-    with pytest.raises(KeyError):
-        store.vector("z")
 
 
 def test_a_query_of_another_dimension_is_refused(make: Make) -> None:

@@ -31,11 +31,6 @@ class Failing:
         return [passage("install.rst", 1, 15)]
 
 
-class WrongType:
-    def retrieve(self, query: str, k: int) -> list[str]:
-        return ["guide/brewing.md"]
-
-
 class NoRetrieve:
     pass
 

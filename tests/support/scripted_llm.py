@@ -7,7 +7,6 @@ misbehave. Every request is kept in ``requests``.
 from __future__ import annotations
 
 import json
-import random
 import re
 import threading
 import time
@@ -93,17 +92,6 @@ def oracle(is_gold: Callable[[str], bool]) -> Script:
 def first_shown(chat: Chat, number: int) -> Action:
     """Names the entries in the order in which they were shown."""
     return ids(chat.entries)
-
-
-def random_order(seed: int) -> Script:
-    generator = random.Random(seed)
-
-    def script(chat: Chat, number: int) -> Action:
-        names = list(chat.entries)
-        generator.shuffle(names)
-        return ids(names)
-
-    return script
 
 
 class ScriptedLLM:

@@ -86,17 +86,6 @@ def test_summaries_are_prefix_summaries_above_other_nodes() -> None:
     assert parent["prefix_summary"] == "x é Covers: B; C"
 
 
-def test_a_file_without_headings_has_no_structure() -> None:
-    content = b"only text\n"
-
-    exported = json.loads(encode_document(export_document(read_document("a.md", content), content)))
-    assert exported == {"doc_name": "a", "line_count": 2, "structure": []}
-    assert (
-        imported(encode_document(export_document(read_document("a.md", content), content)), content).summaries
-        == {}
-    )
-
-
 def test_import_computes_spans_again_and_keeps_all_text() -> None:
     document = imported(WRITTEN.encode()).document
     read = read_document("one.md", MARKDOWN)
@@ -177,13 +166,6 @@ def test_import_takes_summaries_and_unknown_keys() -> None:
     assert summaries["one.md#a-x"] == "About A"
     assert summaries["one.md#a-x/b"] == "About B"
     assert summaries["one.md#d"] == ""
-
-
-def test_a_lone_top_heading_keeps_its_summary() -> None:
-    content = b"# A\n\ntext\n"
-    result = imported(tree({"title": "A", "line_num": 1, "summary": "About"}, line_count=4), content)
-
-    assert result.summaries == {"one.md": "About"}
 
 
 def test_a_tree_of_another_version_of_the_file_is_noted() -> None:

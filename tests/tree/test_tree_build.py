@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from fnmatch import fnmatchcase
 
 import pytest
 
-from branchrank.corpus.document import Block, Document
+from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Node
-from branchrank.tree import build as tree_build
-from branchrank.tree.build import MAX_PATTERNS, SUMMARY_LENGTH, block_text, build_nodes, summarize
+from branchrank.tree.build import MAX_PATTERNS, SUMMARY_LENGTH, build_nodes, summarize
 from branchrank.tree.store import check_nodes
 
 
@@ -133,13 +131,6 @@ def test_cycles_are_broken_and_noted() -> None:
     assert notes == ["c.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
 
 
-def test_a_document_is_not_its_own_parent() -> None:
-    nodes, notes = build(document("a.rst", "a"))
-
-    assert parents(nodes)["a.rst"] == "/"
-    assert notes == ["a.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
-
-
 def test_the_order_of_the_documents_does_not_matter() -> None:
     documents = [
         document(f"{name}.rst", *toctree)
@@ -151,12 +142,6 @@ def test_the_order_of_the_documents_does_not_matter() -> None:
     assert build_nodes(documents, "x") == expected
 
 
-def test_an_empty_corpus_has_a_root() -> None:
-    nodes, _ = build()
-
-    assert list(nodes) == ["/"]
-
-
 def test_a_nodes_text_is_that_of_its_own_blocks() -> None:
     nodes, _ = build(
         read_document("a.md", b"# T\n\np *q*\n\n- x\n- y\n\n| a | b |\n|-|-|\n| 1 | 2 |\n\n## S\n\nown\n")
@@ -164,16 +149,6 @@ def test_a_nodes_text_is_that_of_its_own_blocks() -> None:
 
     assert nodes["a.md"].text == "T\n\np q\n\n- x\n- y\n\na | b\n1 | 2"
     assert nodes["a.md#s"].text == "S\n\nown"
-
-
-def test_loose_lists_keep_their_blank_lines() -> None:
-    items = [
-        Block(kind="list", text=text, line_start=line, line_end=line)
-        for text, line in [("a", 1), ("b", 3), ("c", 4)]
-    ]
-
-    assert block_text(items) == "a\n\nb\nc"
-    assert block_text([]) == ""
 
 
 def test_summaries_are_the_first_sentences_and_the_titles_below() -> None:
@@ -218,23 +193,3 @@ def test_patterns_past_the_limit_of_a_corpus_are_ignored_and_noted() -> None:
 
     assert nodes["index.rst"].children == ("guide/7a.rst", "plain.rst")
     assert [note for note in notes if "late/*" in note and str(MAX_PATTERNS) in note]
-
-
-def test_a_repeated_pattern_is_compared_with_the_documents_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[str] = []
-
-    def matches(name: str, pattern: str) -> bool:
-        compared.append(name)
-        return fnmatchcase(name, pattern)
-
-    monkeypatch.setattr(tree_build, "_matches", matches)
-    nodes, notes = build(
-        document("a.rst", *["x*"] * 50),
-        document("b.rst", *["x*"] * 50),
-        document("x1.rst"),
-        document("x2.rst"),
-    )
-
-    assert len(compared) == 2 * 4  # four documents, each under two names
-    assert nodes["a.rst"].children == ("x1.rst", "x2.rst")
-    assert notes == []

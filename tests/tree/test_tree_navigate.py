@@ -57,34 +57,6 @@ def test_nodes_are_in_pre_order_whatever_the_order_given() -> None:
     assert ids(TREE.sections) == [each for each in expected if each not in ("/", "b/")]
 
 
-def test_relatives_of_a_node_are_found() -> None:
-    assert TREE.root.id == "/"
-    assert TREE.parent("/") is None
-    assert TREE.parent("a.md#one/deep") == TREE.node("a.md#one")
-    assert ids(TREE.children("a.md")) == ["a.md#one", "a.md#two"]
-    for node in TREE.nodes.values():
-        below = [TREE.height(child.id) + 1 for child in TREE.children(node.id)]
-        assert TREE.height(node.id) == max(below, default=0)
-
-
-def test_a_subtree_is_a_range_of_rows() -> None:
-    def below(key: str) -> list[str]:
-        return [key, *(each for child in TREE.node(key).children for each in below(child))]
-
-    keys = list(TREE.table.ids)
-    for row, key in enumerate(keys):
-        assert keys[row : TREE.rows.ends[row]] == below(key)
-
-
-def test_unknown_ids_and_sources() -> None:
-    with pytest.raises(KeyError):
-        TREE.node("x")
-    assert TREE.file_node("a.md") == TREE.node("a.md")
-    assert TREE.file_node("a.md#one") is None
-    assert TREE.file_node("b/") is None
-    assert TREE.overlapping(Span(source="x", line_start=1, line_end=9)) == ()
-
-
 @pytest.mark.parametrize(
     ("source", "start", "end", "expected"),
     [
@@ -139,16 +111,6 @@ def test_a_written_tree_is_loaded_unchanged(tmp_path: Path) -> None:
         "line_end",
         "own_line_end",
     ]
-
-
-def test_a_valid_tree_has_no_problems() -> None:
-    counts = {"a.md": 15, "b/c.md": 5, "b/d.md": 1}
-
-    assert check_nodes(sample_nodes(), counts) == []
-    assert check_nodes(sample_nodes(), {**counts, "a.md": 16}) == [
-        "'a.md': the node ends at line 15, but the file has 16 lines"
-    ]
-    assert check_nodes([]) != []
 
 
 DAMAGE: list[tuple[str, dict[str, Any], str]] = [
