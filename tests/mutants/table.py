@@ -184,7 +184,7 @@ _ACCEPTANCE = (
         "p95 = warm.percentile(TOTAL, 0.5), warm.percentile(TOTAL, 0.5)",
         PLAN + "::TestEvaluationPlan::test_the_report_has_p50_and_p95_latency_per_query"),
     Mutant("ten-hits-by-default", "branchrank/cli/search.py",
-        "click.IntRange(1, 1000), default=5,", "click.IntRange(1, 1000), default=10,",
+        '"Number of hits.", 5, click', '"Number of hits.", 10, click',
         PLAN + "::TestSuggestedDefaults::test_final_top_k_is_5"),
     Mutant("chunks-without-a-node-dropped", "branchrank/systems/sources.py",
         "return (file.id,) if file is not None else ()", "return ()",
@@ -194,8 +194,8 @@ _ACCEPTANCE = (
         "for values in zip(*lists, strict=False):",
         PLAN + "::TestRolloutPhases::test_4_a_sweep_tunes_candidate_limits_and_neighbor_policy"),
     Mutant("mode-flag-ignored", "branchrank/cli/search.py",
-        "workspace.search_documents(query, mode=mode, filters=filters)",
-        'workspace.search_documents(query, mode="keyword", filters=filters)',
+        "workspace.search_documents(query, mode=mode, **limits)",
+        'workspace.search_documents(query, mode="keyword", **limits)',
         SQLITE + "::TestModes::test_the_mode_selects_the_branches_that_are_searched"),
     Mutant("explain-crashes", "branchrank/cli/search.py",
         'f"{word} rank {placement.rank}, {measured}', 'f"{word} rank {placement.place}, {measured}',
@@ -276,12 +276,10 @@ _SECURITY = (
         '        text = content.decode("utf-8", "replace")\n',
         LEAVES),
     Mutant("a-command-phones-home", "branchrank/cli/search.py",
-        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n"
-        "        answer_queries(\n            query,\n            predictor,\n",
+        "    if query is not None:\n        _answer(query, predictor,",
         "    import contextlib\n    import urllib.request\n\n    with contextlib.suppress(OSError):\n"
         '        urllib.request.urlopen("https://updates.example/version", timeout=1)\n'
-        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n"
-        "        answer_queries(\n            query,\n            predictor,\n",
+        "    if query is not None:\n        _answer(query, predictor,",
         REACHES),
 )
 # fmt: on
