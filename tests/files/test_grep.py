@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from branchrank.corpus.loading import MAX_FILE_BYTES, discover
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
-from branchrank.files.grep import Grep, Passage, counts_of, extract_terms
+from branchrank.files.grep import Grep, counts_of, extract_terms
 from branchrank.files.ripgrep import search_files
 
 
@@ -25,32 +25,6 @@ def grep(root: Path, **options: int) -> Grep:
     """A search of every file below ``root`` that is not hidden."""
     files = [path.relative_to(root) for path in root.rglob("*") if path.is_file() or path.is_symlink()]
     return Grep(root, [str(file) for file in files if not file.name.startswith(".")], **options)
-
-
-def spans(passages: tuple[Passage, ...]) -> list[tuple[str, int, int]]:
-    return [(p.source, p.line_start, p.line_end) for p in passages]
-
-
-def test_a_match_includes_ten_lines_before_and_after(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.rst", 100, {50: "the needle here"})
-    (passage,) = grep(tmp_path).search("needle").passages
-    assert (passage.line_start, passage.line_end, passage.matched) == (40, 60, (50,))
-    assert passage.text.split("\n")[0] == "line 40"
-    assert passage.citation == "a.rst:40-60"
-
-
-def test_context_is_clipped_at_both_ends(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.rst", 12, {3: "needle"})
-    (passage,) = grep(tmp_path).search("needle").passages
-    assert (passage.line_start, passage.line_end) == (1, 12)
-    (tmp_path / "b.rst").write_text("needle")
-    assert ("b.rst", 1, 1) in spans(grep(tmp_path).search("needle").passages)
-
-
-@pytest.mark.parametrize(("second", "passages"), [(51, 1), (70, 1), (71, 2)])
-def test_matches_within_twenty_lines_share_a_passage(tmp_path: Path, second: int, passages: int) -> None:
-    write_lines(tmp_path / "a.rst", 200, {50: "needle", second: "needle"})
-    assert len(grep(tmp_path).search("needle", ranking="none").passages) == passages
 
 
 def test_equal_passages_keep_the_order_of_files_and_lines(tmp_path: Path) -> None:
@@ -77,26 +51,6 @@ def test_a_term_in_every_file_still_finds_passages(tmp_path: Path) -> None:
     write_lines(tmp_path / "only.rst", 30, {15: "needle"})
     (passage,) = grep(tmp_path).search("needle").passages
     assert passage.score > 0
-
-
-def test_scores_below_the_first_quartile_are_dropped_and_ten_are_kept(tmp_path: Path) -> None:
-    for n in range(4):
-        write_lines(tmp_path / f"{n}.rst", 30, {15: "needle " * (n + 1)})
-    write_lines(tmp_path / "unrelated.rst", 30, {})
-    found = grep(tmp_path).search("needle", ranking="bm25")
-    assert [p.source for p in found.passages] == ["3.rst", "2.rst", "1.rst"]
-    everything = grep(tmp_path).search("needle")
-    assert [p.source for p in everything.passages] == ["3.rst", "2.rst", "1.rst", "0.rst"]
-    for n in range(4, 40):
-        write_lines(tmp_path / f"{n}.rst", 30, {15: "needle"})
-    assert len(grep(tmp_path).search("needle").passages) == 10
-
-
-def test_a_question_is_searched_as_separate_terms(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.rst", 30, {15: "clear the cached files"})
-    found = grep(tmp_path).search("How do I clear the cache?")
-    assert [term.text for term in found.terms] == ["clear", "cache"]
-    assert spans(found.passages) == [("a.rst", 5, 25)]
 
 
 def test_rare_terms_have_a_higher_weight(tmp_path: Path) -> None:

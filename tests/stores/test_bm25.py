@@ -75,20 +75,6 @@ def test_scores_match_the_published_formulas(variant: str, k1: float, b: float) 
         assert dict(zip(index.ids, index.scores(query), strict=True)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_best_first_ties_by_id_and_nothing_without_a_score() -> None:
-    texts = {"z": "red", "m": "red", "a": "red", "q": "blue", "b": "red red red"}
-    found = build(texts).search("red", 10)
-    assert [entry.key for entry in found] == ["b", "a", "m", "z"]
-    assert found[1].score == found[2].score == found[3].score > 0
-    assert [entry.key for entry in build(texts).search("red", 2)] == ["b", "a"]
-
-
-def test_a_repeated_word_counts_again_and_the_order_of_words_does_not() -> None:
-    index = build(TEXTS)
-    assert index.scores("red red")[0] == pytest.approx(2 * index.scores("red")[0])
-    assert np.array_equal(index.scores("red blue green"), index.scores("green red blue"))
-
-
 @pytest.mark.parametrize("texts", [{}, {"a": ""}, {"a": "", "b": "..."}])
 def test_an_index_without_words_finds_nothing(texts: dict[str, str], tmp_path: Path) -> None:
     index = build(texts)

@@ -87,15 +87,6 @@ def test_equal_scores_are_sorted_by_id_even_at_the_cutoff(make: Make) -> None:
     assert len({entry.score for entry in found}) == 1
 
 
-def test_n_above_the_size_returns_everything_and_0_returns_nothing(make: Make) -> None:
-    ids = [f"k{number:02}" for number in range(30)]
-    store = make(ids, random_rows(30, 8))
-    query = random_rows(1, 8, seed=9)[0]
-    assert sorted(entry.key for entry in store.search(query, 1000)) == ids
-    assert store.search(query, 0) == []
-    assert store.search(query, 5) == store.search(query, 20)[:5]
-
-
 def test_an_empty_store_finds_nothing(make: Make) -> None:
     store = make([], np.empty((0, 4), dtype=np.float32))
     assert store.ids == ()
