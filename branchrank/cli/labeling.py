@@ -28,7 +28,7 @@ from branchrank.io.progress import shown_progress
 from branchrank.llm.ledger import Spent
 from branchrank.measures.agreement import Agreement
 from branchrank.questions.anchoring import read_lines
-from branchrank.questions.generation import GenerationEstimate, GenerationOptions
+from branchrank.questions.generation import GenerationOptions
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
 from branchrank.records import SEED, Span
@@ -37,6 +37,7 @@ from branchrank.settings import LLMSettings, settings_of
 if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
     from branchrank.runs.labeling import Labeling, Passage
+    from branchrank.systems.llm_choice import Estimate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +87,7 @@ def generate(
         shown_progress(not quiet) as bars,
     ):
         if dry_run:
-            _print_estimate(opened.questions.estimate_generation(options))
+            _print_estimate(*opened.questions.estimate_generation(options))
             return
         result, spent = opened.questions.generate(
             output, options, base_url=base_url, model=model, progress=bars
@@ -108,9 +109,9 @@ def generate(
         )
 
 
-def _print_estimate(estimate: GenerationEstimate) -> None:
-    click.echo(f"{estimate.sections} sections have enough text for a question")
-    for bound, what in ((estimate.least, "if every question is accepted"), (estimate.most, "at most")):
+def _print_estimate(least: Estimate, most: Estimate) -> None:
+    click.echo(f"{most.calls} sections have enough text for a question")
+    for bound, what in ((least, "if every question is accepted"), (most, "at most")):
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
 
 

@@ -14,7 +14,8 @@ from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, swit
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
-from branchrank.records import SEED, Span
+from branchrank.questions.splits import largest_group, sources_of
+from branchrank.records import SEED, GoldItem, Question, Span
 
 #: The flags that an error suggests if the command runs without a terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
@@ -51,13 +52,15 @@ GOLD_LINES = 5
 @flag("--kind", "The question's kind, such as how-to, concept, lookup or error.")
 @flag("--difficulty", "The question's difficulty, such as easy, medium or hard.")
 @QUIET
-def add(questions: Path | None, data_dir: Path, question: str, quiet: bool, **given: Any) -> None:
+def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet: bool, **given: Any) -> None:
     """Add a question to QUESTIONS (by default the question file of the workspace).
 
     Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
     question, and press F4. Then enter the question and the line numbers of the answer. A digest of the gold
     lines is stored with the question. The file QUESTIONS is created if it does not exist.
     """
+    if quote and given["unanswerable"]:
+        raise UsageError("--quote needs gold lines", remedy=FLAGS)
     gold = _given_gold(question, *(given.pop(name) for name in ("sources", "lines", "unanswerable")))
     with open_workspace(data_dir, {}, quiet=quiet) as workspace:
         if gold is None:
@@ -67,7 +70,9 @@ def add(questions: Path | None, data_dir: Path, question: str, quiet: bool, **gi
                 return
             question, span = picked
             gold = [span]
-        added = workspace.questions.add(question, gold, questions, **given)
+        items = tuple(GoldItem.of(each, quote="" if number else quote) for number, each in enumerate(gold))
+        made = Question(question=question, gold=items, answerable=bool(items), **given)
+        added = workspace.questions.add(made, questions)
     for warning in added.warnings:
         say(f"warning: {warning}")
     click.echo(safe(f"{added.path}: added {added.question.id}"))
@@ -146,9 +151,9 @@ def check(questions: Path | None, data_dir: Path) -> None:
     as warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
-        checked = workspace.questions.check(questions)
-    path, notes, result = checked.path, checked.notes, checked.result
-    for note in notes:
+        result = workspace.questions.check(questions)
+        path = questions or workspace.folder.questions_path
+    for note in result.notes:
         click.echo(f"note: {safe(note)}")
     for finding in result.findings:
         click.echo(safe(str(finding)))
@@ -179,6 +184,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     """Update the line numbers of the gold in QUESTIONS after you have edited the corpus."""
     with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
+        path = output or questions or workspace.folder.questions_path
     for move in result.moved:
         before = f"{move.before.source}:{move.before.line_start}" if move.before else "no lines"
         click.echo(safe(f"{move.question_id}: {before} -> {move.after.source}:{move.after.line_start}"))
@@ -187,9 +193,9 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     if result.problems:
         raise QuestionError(
             f"{len(result.problems)} gold items could not be found again",
-            remedy=f"correct them in {result.path}",
+            remedy=f"correct them in {path}",
         )
-    click.echo(f"{result.path}: {len(result.moved)} gold items moved")
+    click.echo(f"{path}: {len(result.moved)} gold items moved")
 
 
 @command.command("mine")
@@ -235,14 +241,16 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
     the extension. All questions about the same document are put into the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
-        made = workspace.questions.split(questions, share=share, seed=seed)
-    for part in made.parts:
-        click.echo(f"{part.path}: {part.questions} questions on {part.documents} documents")
-    if abs(made.share - share) > WARN_BEYOND:
-        total = sum(part.questions for part in made.parts)
+        parts = workspace.questions.split(questions, share=share, seed=seed)
+    for path, part in parts.items():
+        documents = frozenset[str]().union(*map(sources_of, part))
+        click.echo(f"{path}: {len(part)} questions on {len(documents)} documents")
+    everything = [each for part in parts.values() for each in part]
+    made = len(next(iter(parts.values()))) / len(everything)
+    if abs(made - share) > WARN_BEYOND:
         click.echo(
-            f"warning: the tuning file has {made.share:.0%} of the questions instead of {share:.0%}, because "
+            f"warning: the tuning file has {made:.0%} of the questions instead of {share:.0%}, because "
             f"questions that share documents stay together; the largest group has "
-            f"{made.largest_group} of {total} questions",
+            f"{largest_group(everything)} of {len(everything)} questions",
             err=True,
         )

@@ -28,6 +28,7 @@ from branchrank.corpus.lines import NormalizedLines, decode, normalize, split_li
 from branchrank.corpus.loading import discover
 from branchrank.errors import QuestionError, UsageError, suggestion
 from branchrank.io.files import digest_bytes, read_beneath
+from branchrank.questions.question_files import may_be_absent
 from branchrank.records import GoldItem, Question, Record, Span
 
 Lines = Mapping[str, Sequence[str]]
@@ -100,8 +101,9 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
             fault = _fault(item, question, lines)
             place = _place(item, lines, text_of) if fault else item.span
             if isinstance(place, str):
-                message = f"{fault}; {place}"
-                problems.append(AnchorProblem(question_id=question.id, item=number, message=message))
+                if not may_be_absent(item, question):
+                    message = f"{fault}; {place}"
+                    problems.append(AnchorProblem(question_id=question.id, item=number, message=message))
             elif place is not None and place.source in lines:
                 gold[number] = _anchored(item, place, lines)
                 if fault:
@@ -121,13 +123,8 @@ def _digest(normalized: str) -> str:
 
 
 def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
-    return msgspec.structs.replace(
-        item,
-        source_file=place.source,
-        answer_line_start=place.line_start,
-        answer_line_end=place.line_end,
-        answer_digest=lines_digest(_text(place, lines)),
-    )
+    made = GoldItem.of(place, quote=item.answer_quote or "", digest=span_digest(place, lines))
+    return msgspec.structs.replace(made, relevance=item.relevance)
 
 
 def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
@@ -233,63 +230,27 @@ def read_lines(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-def new_question(
-    text: str,
-    gold: Sequence[Span],
-    lines: Lines,
-    *,
-    id: str = "",  # noqa: A002 - the name of the field
-    quote: str = "",
-    kind: str = "",
-    difficulty: str = "",
-) -> Question:
-    """Create a question with a digest of each gold span. ``lines`` maps each source to its raw lines.
+def new_question(question: Question, lines: Lines) -> Question:
+    """Return the question with a digest of each gold span. ``lines`` maps each source to its raw lines.
 
-    Raises :class:`QuestionError` if the corpus does not contain the files, lines or quotes.
+    Raises :class:`QuestionError` if the question has no text, or if the corpus does not contain the files,
+    lines or quotes.
     """
-    if not text.strip():
+    if not question.question.strip():
         raise QuestionError("the question is empty", remedy='give one with --question "how do I ..."')
-    if quote and not gold:
-        raise QuestionError(
-            "the question has a quote but no line numbers", remedy="give the lines with --source and --lines"
-        )
-    for span in gold:
-        if span.source not in lines:
-            near = suggestion(span.source, _near(span.source, lines))
+    for item in question.gold:
+        fault = _fault(item, question, lines)
+        span = item.span
+        if not fault and span is not None and not any(map(str.strip, span_lines(span, lines))):
+            fault = f"lines {span.line_start}-{span.line_end} of {span.source} are empty"
+        if fault:
+            near = "" if item.source_file in lines else suggestion(item.source_file, _near(item, lines))
             raise QuestionError(
-                f"the corpus has no file {span.source!r}{f'; {near}' if near else ''}",
-                remedy="give the path of the file relative to the corpus's folder",
+                f"{fault}{f'; {near}' if near else ''}",
+                remedy="give a file of the corpus, the lines that answer the question, and words from them",
             )
-        if (count := len(lines[span.source])) < span.line_end:
-            raise QuestionError(
-                f"lines {span.line_start}-{span.line_end} are not in {span.source} ({count} lines)",
-                remedy=f"use --lines with numbers from 1 to {count}",
-            )
-        if not any(line.strip() for line in _text(span, lines)):
-            raise QuestionError(
-                f"lines {span.line_start}-{span.line_end} of {span.source} are empty",
-                remedy="give the lines that answer the question",
-            )
-    if quote and normalize(quote) not in normalize("\n".join(_text(gold[0], lines))):
-        first = gold[0]
-        raise QuestionError(
-            f"the quote is not in lines {first.line_start}-{first.line_end} of {first.source}: {quote!r}",
-            remedy="copy the quote from these lines without changes",
-        )
-    items = [gold_item(span, lines, quote="" if number else quote) for number, span in enumerate(gold)]
-    return Question(
-        id=id,
-        question=text.strip(),
-        gold=tuple(items),
-        answerable=bool(items),
-        kind=kind,
-        difficulty=difficulty,
-    )
-
-
-def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
-    """Return a gold item with the lines of a span and their digest."""
-    return GoldItem.of(span, quote=quote, digest=lines_digest(_text(span, lines)))
+    gold = tuple(_anchored(item, item.span, lines) for item in question.gold if item.span is not None)
+    return msgspec.structs.replace(question, question=question.question.strip(), gold=gold)
 
 
 def source_below(root: Path, given: str) -> str:
@@ -305,11 +266,17 @@ def source_below(root: Path, given: str) -> str:
     return given
 
 
-def _text(span: Span, lines: Lines) -> Sequence[str]:
+def span_lines(span: Span, lines: Lines) -> Sequence[str]:
+    """Return the raw lines of a span."""
     return lines[span.source][span.line_start - 1 : span.line_end]
 
 
-def _near(source: str, lines: Lines) -> list[str]:
-    """Return the corpus files with the same file name as ``source``, or all corpus files if none exist."""
-    same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
-    return same or list(lines)
+def span_digest(span: Span, lines: Lines) -> str:
+    """Return the digest of the lines of a span."""
+    return lines_digest(span_lines(span, lines))
+
+
+def _near(item: GoldItem, lines: Lines) -> list[str]:
+    """Return the corpus files with the same file name as the gold, or all corpus files if none exist."""
+    name = item.source_file.rpartition("/")[2]
+    return [each for each in lines if each.rpartition("/")[2] == name] or list(lines)

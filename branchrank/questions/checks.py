@@ -19,7 +19,8 @@ from typing import Literal
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.lines import normalize
 from branchrank.measures.matching import is_file_level
-from branchrank.questions.anchoring import Lines, check_anchors
+from branchrank.questions.anchoring import Lines, check_anchors, span_lines
+from branchrank.questions.question_files import without_absent
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
@@ -41,10 +42,14 @@ LEAKING_WORDS = 5
 class Finding(Record, frozen=True, kw_only=True):
     """A problem with one question."""
 
-    severity: Literal["error", "warning"]
     check: Literal["validity", "leakage", "duplicates"]
     question_id: str
     message: str
+
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        """Only invalid gold is an error."""
+        return "error" if self.check == "validity" else "warning"
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.message}"
@@ -69,10 +74,11 @@ class Coverage(Record, frozen=True, kw_only=True):
 
 
 class QuestionCheck(Record, frozen=True, kw_only=True):
-    """The findings in the order of the checks, and the coverage."""
+    """The findings in the order of the checks, the coverage, and notes on gold that the corpus lacks."""
 
     findings: tuple[Finding, ...]
     coverage: Coverage
+    notes: tuple[str, ...]
 
     @property
     def errors(self) -> int:
@@ -84,9 +90,10 @@ def check_questions(
     questions: Sequence[Question], documents: Sequence[Document], lines: Lines
 ) -> QuestionCheck:
     """Check questions against a corpus. ``lines`` maps each source in the corpus to its raw lines."""
+    questions, notes = without_absent(questions, lines)
     sections = {document.source: document.sections for document in documents}
     findings = [
-        Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))
+        Finding(check="validity", question_id=problem.question_id, message=str(problem))
         for problem in check_anchors(questions, lines)
     ]
     shares = {question.id: share for question in questions if (share := _leaked(question, lines)) is not None}
@@ -108,7 +115,7 @@ def check_questions(
         sections_asked=len(asked),
         leakage=sum(shares.values()) / len(shares) if shares else None,
     )
-    return QuestionCheck(findings=tuple(findings), coverage=coverage)
+    return QuestionCheck(findings=tuple(findings), coverage=coverage, notes=tuple(notes))
 
 
 def _leaked(question: Question, lines: Lines) -> float | None:
@@ -116,7 +123,7 @@ def _leaked(question: Question, lines: Lines) -> float | None:
     if not content_stems(question.question):
         return None
     shares = [
-        leaked_share(question.question, "\n".join(lines[span.source][span.line_start - 1 : span.line_end]))
+        leaked_share(question.question, "\n".join(span_lines(span, lines)))
         for item in question.gold
         if (span := item.span) is not None and span.source in lines and not is_file_level(item, question)
     ]
@@ -138,12 +145,8 @@ def _leaks(
         elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:
             message = f"has all of its {len(words)} content words in its gold"
         if message:
-            yield Finding(
-                severity="warning",
-                check="leakage",
-                question_id=question.id,
-                message=f"question {question.id!r} {message}",
-            )
+            message = f"question {question.id!r} {message}"
+            yield Finding(check="leakage", question_id=question.id, message=message)
 
 
 def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
@@ -158,12 +161,8 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
         for first, *others in groups.values():
             for other in others:
                 if manner == "text" or normalize(first.question) != normalize(other.question):
-                    yield Finding(
-                        severity="warning",
-                        check="duplicates",
-                        question_id=other.id,
-                        message=f"question {other.id!r} has the same {manner} as question {first.id!r}",
-                    )
+                    message = f"question {other.id!r} has the same {manner} as question {first.id!r}"
+                    yield Finding(check="duplicates", question_id=other.id, message=message)
 
 
 def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:

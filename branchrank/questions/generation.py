@@ -23,6 +23,7 @@ from itertools import islice
 from typing import Any
 
 from branchrank.corpus.lines import NormalizedLines, normalize
+from branchrank.errors import InputError
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer
 from branchrank.llm.ledger import Totals, totals
@@ -83,18 +84,6 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
         return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
 
 
-class GenerationEstimate(Record, frozen=True, kw_only=True):
-    """The estimated LLM calls and tokens needed to generate questions.
-
-    ``least`` is the lower estimate, which assumes that every question is accepted. ``most`` is the upper
-    estimate, which assumes one call for every section.
-    """
-
-    sections: int
-    least: Estimate
-    most: Estimate
-
-
 class _Draft(Record, frozen=True, kw_only=True):
     question: str
     quote: str
@@ -147,8 +136,12 @@ def generate_questions(
 
 def estimate_generation(
     sections: Sequence[Node], lines: Lines, options: GenerationOptions, max_tokens: int
-) -> GenerationEstimate:
-    """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
+) -> tuple[Estimate, Estimate]:
+    """Return the least and the most calls and tokens of :func:`generate_questions`.
+
+    Replies are assumed to have their maximum length. The first estimate assumes that every question is
+    accepted, and the second one assumes one call for every section.
+    """
     drawn = _drawn(sections, lines, options.seed)
     prompts = [_request(node, lines, options, max_tokens).prompt_tokens for node in drawn]
 
@@ -156,7 +149,7 @@ def estimate_generation(
         return Estimate(calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens)
 
     least = min(len(drawn), math.ceil(options.count / options.per_section))
-    return GenerationEstimate(sections=len(drawn), least=first(least), most=first(len(drawn)))
+    return first(least), first(len(drawn))
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
@@ -257,12 +250,19 @@ class _Verifier:
 
 
 def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
-    """Return the sections with enough text, in an order that depends only on the seed and the node ids."""
+    """Return the sections with enough text, in an order that depends only on the seed and the node ids.
+
+    Raises :class:`InputError` if no section has enough text.
+    """
     long = [
         node
         for node in sections
         if node.own_span and node.source in lines and len(node.text.split()) >= MIN_SECTION_WORDS
     ]
+    if not long:
+        raise InputError(
+            f"no section of the corpus has {MIN_SECTION_WORDS} words", remedy="choose a corpus with more text"
+        )
     return sorted(long, key=lambda node: hashlib.sha256(f"{seed}/{node.id}".encode()).digest())
 
 

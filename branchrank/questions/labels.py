@@ -29,7 +29,7 @@ from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import label_messages, label_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.measures.agreement import Agreement, cohens_kappa
-from branchrank.questions.anchoring import Lines, gold_item, lines_digest
+from branchrank.questions.anchoring import Lines, span_digest
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
@@ -90,7 +90,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
     """Return whether ``annotator`` has labeled the current text of the passage ``span``."""
-    digest = _digest(span, lines)
+    digest = span_digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
         for each in labels_of(question)
@@ -124,7 +124,7 @@ def with_label(
         source_file=span.source,
         line_start=span.line_start,
         line_end=span.line_end,
-        answer_digest=_digest(span, lines),
+        answer_digest=span_digest(span, lines),
         label=label,
         annotator=annotator,
         by="llm" if by_llm else "person",
@@ -146,7 +146,8 @@ def with_label(
     found = answer or span
     if label == "yes" and not _overlaps(found, question, gold):
         whole = GoldItem(source_file=span.source)
-        gold = (*gold, whole if question.gold_level == "file" else gold_item(found, lines))
+        exact = GoldItem.of(found, digest=span_digest(found, lines))
+        gold = (*gold, whole if question.gold_level == "file" else exact)
         made = msgspec.structs.replace(made, gold=(found.line_start, found.line_end))
     extra = {**question.extra, LABELS: msgspec.to_builtins([*labels, made])}
     return msgspec.structs.replace(question, gold=gold, answerable=bool(gold), extra=extra)
@@ -187,10 +188,6 @@ def _overlaps(span: Span, question: Question, gold: Iterable[GoldItem]) -> bool:
     if question.gold_level == "file":
         return any(item.source_file == span.source for item in gold)
     return any(item.span is not None and item.span.overlap(span) for item in gold)
-
-
-def _digest(span: Span, lines: Lines) -> str:
-    return lines_digest(lines[span.source][span.line_start - 1 : span.line_end])
 
 
 STAGE = "label"

@@ -28,9 +28,9 @@ from branchrank.errors import CorpusError, UsageError
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
 from branchrank.io.files import storage_errors, write_bytes, write_text
-from branchrank.questions.anchoring import corpus_lines, lines_digest
+from branchrank.questions.anchoring import corpus_lines, span_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
-from branchrank.records import GoldItem, Question, Record
+from branchrank.records import GoldItem, Question, Record, Span
 
 #: If no folder with documents is given, folders with these names are tried, in this order.
 USUAL_FOLDERS = ("docs", "doc")
@@ -176,17 +176,12 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
     made = []
     for number, (document, section, block) in enumerate(chosen, start=1):
         start, end = block.line_start, min(block.line_end, block.line_start + LINES - 1)
-        gold = GoldItem(
-            source_file=document.source,
-            answer_line_start=start,
-            answer_line_end=end,
-            answer_digest=lines_digest(lines[document.source][start - 1 : end]),
-        )
+        span = Span(source=document.source, line_start=start, line_end=end)
         made.append(
             Question(
                 id=f"example-{number}",
                 question=f"What is there to know about {' '.join(section.title.split())}?",
-                gold=(gold,),
+                gold=(GoldItem.of(span, digest=span_digest(span, lines)),),
                 section_title=section.title,
                 extra={EXAMPLE: _NOTE},
             )
