@@ -22,10 +22,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from branchrank.corpus.loading import discover
 from branchrank.embedders import open_embedder, token_embedder
@@ -67,7 +69,6 @@ from branchrank.io.environment import VERSION
 from branchrank.io.files import digest_file, digest_of, storage_errors
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Chunk, Node
-from branchrank.stores.arrays import Strings
 from branchrank.stores.bm25 import Bm25Index, TokenCounts
 from branchrank.stores.vectors import ExactVectors, save_vectors
 
@@ -150,12 +151,12 @@ class _Build:
         with self.timed("write"):
             write_records(generation, CHUNKS, contents.chunks)
             failpoint("chunks written")
-            write_records(generation, NODES, contents.nodes.lines, contents.nodes.depths)
+            write_records(generation, NODES, contents.nodes, tree=True)
             failpoint("nodes written")
             # To free memory, all following steps read chunks and nodes from the disk.
             contents.chunks.clear()
-            contents.nodes.lines.clear()
-            chunks = RecordsFile(generation, CHUNKS, Chunk)
+            contents.nodes.clear()
+            chunks, nodes = RecordsFile(generation, CHUNKS, Chunk), RecordsFile(generation, NODES, Node)
         with self.timed("tokens"):
             vectors = keep_token_vectors(
                 workspace, embedder, executor, chunks, generation / TOKENS, self.progress
@@ -167,13 +168,13 @@ class _Build:
         failpoint("embedded")
         with self.timed("calibrate"):
             exact = ExactVectors(chunks.ids, matrix)
-            distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
-        collection = self.store(generation, contents, exact)
+            distance = measure_distance(workspace, embedder, exact, nodes)
+        collection = self.store(generation, contents, exact, nodes)
         digests = {document.source: document.digest for document in contents.corpus.documents}
         write_documents(generation, contents.files, digests)
         failpoint("documents written")
         with self.timed("digests"):
-            manifest = self.manifest(generation, contents, len(chunks), distance)
+            manifest = self.manifest(generation, contents, (len(chunks), len(nodes)), distance)
             write_record(generation / MANIFEST, manifest)
         chroma_digests = _chroma_digests(generation)
         with storage_errors(generation):
@@ -193,7 +194,9 @@ class _Build:
         )
         write_record(generation / BUILD, report)
 
-    def store(self, generation: Path, contents: Contents, exact: ExactVectors) -> str:
+    def store(
+        self, generation: Path, contents: Contents, exact: ExactVectors, nodes: RecordsFile[Node]
+    ) -> str:
         """Write the vectors, the Chroma collection and the BM25 indexes, and return the collection's name."""
         with self.timed("vectors"):
             save_vectors(generation / VECTORS, exact.matrix)
@@ -213,19 +216,19 @@ class _Build:
         with self.timed("bm25"):
             self.save_bm25(generation, "chunks", exact.ids, contents.chunk_tokens)
             self.progress("store", 3, 4)
-            nodes = RecordsFile(generation, NODES, Node)
-            self.save_bm25(generation, "nodes", nodes.ids.where(nodes.has_lines), contents.nodes.tokens)
+            sections = nodes.ids.take(np.flatnonzero(nodes.has_lines).tolist())
+            self.save_bm25(generation, "nodes", sections, contents.node_tokens)
         self.progress("store", 4, 4)
         failpoint("bm25 written")
         return collection
 
-    def save_bm25(self, generation: Path, kind: str, ids: Strings, tokens: TokenCounts) -> None:
+    def save_bm25(self, generation: Path, kind: str, ids: Sequence[str], tokens: TokenCounts) -> None:
         """Write a BM25 index with the workspace's settings."""
         settings = self.workspace.bm25_settings
         Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
 
     def manifest(
-        self, generation: Path, contents: Contents, chunks: int, distance: DistanceCalibration
+        self, generation: Path, contents: Contents, counts: tuple[int, int], distance: DistanceCalibration
     ) -> Manifest:
         """Return the manifest of a generation, whose files must be complete."""
         workspace, digests = self.workspace, file_digests(generation)
@@ -243,8 +246,8 @@ class _Build:
             nodes_digest=given_digest(workspace.nodes_file),
             adoption_digest=given_digest(workspace.adoption_file),
             documents=len(contents.corpus.documents),
-            nodes=len(contents.nodes.depths),
-            chunks=chunks,
+            chunks=counts[0],
+            nodes=counts[1],
             digests={
                 name: digest
                 for name, digest in digests.items()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.index.manifest import DistanceCalibration
@@ -76,13 +76,9 @@ def nearest_distances(
     return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
 
 
-def probe_title(node: Node) -> str:
-    """Return a section's probe query, which is the section's title or, if the title is empty, the id."""
-    return node.title.strip() or node.id
-
-
-def probe_queries(titles: Collection[str]) -> list[str]:
-    """Return a seeded random sample of up to 100 titles."""
+def probe_queries(nodes: Iterable[Node]) -> list[str]:
+    """Return a seeded random sample of up to 100 titles of sections, with the id for an empty title."""
+    titles = {node.title.strip() or node.id for node in nodes if node.line_start is not None}
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 

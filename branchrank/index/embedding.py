@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import overload
@@ -34,7 +34,7 @@ from branchrank.index.records_file import RecordsFile
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
-from branchrank.records import Chunk
+from branchrank.records import Chunk, Node
 from branchrank.stores.analyzer import embedded_text
 from branchrank.stores.vectors import ExactVectors, TokenFile, save_token_vectors
 
@@ -99,14 +99,14 @@ def embed_chunks(
 
 
 def measure_distance(
-    workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
+    workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, nodes: RecordsFile[Node]
 ) -> DistanceCalibration:
-    """Calibrate the distance threshold with a sample of ``titles`` as probe queries."""
+    """Calibrate the distance threshold with a sample of the nodes' titles as probe queries."""
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     with contextlib.closing(workspace.open_cache()) as cache:
         embed = partial(cached_query, embedder, cache)
-        return distance_calibration(nearest_distances(exact, embed, probe_queries(titles)))
+        return distance_calibration(nearest_distances(exact, embed, probe_queries(nodes.stream())))
 
 
 def keep_token_vectors(

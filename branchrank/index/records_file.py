@@ -23,7 +23,7 @@ from branchrank.errors import ArtifactError
 from branchrank.io.files import NOT_JSON, atomic_writer, open_file
 from branchrank.records import Chunk, Node, Span
 from branchrank.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
-from branchrank.tree.navigate import Rows, Tree, TreeRows
+from branchrank.tree.navigate import Tree, TreeRows
 
 R = TypeVar("R", Chunk, Node)
 
@@ -195,17 +195,15 @@ class _Items(ItemsView[str, R]):
 class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
-    ``content`` contains the joined lines, and ``sizes`` contains the size of each line in bytes. ``ids``
-    contains the joined ids, and ``id_sizes`` contains the size of each id in bytes. ``spans`` has the shape
-    ``(3, n)``. The first row of ``spans`` contains the position of each record's source in ``sources`` (-1
-    for a record without a source). The second and third rows of ``spans`` contain each record's first and
-    last line (0 for a record without lines).
+    ``content`` contains the joined lines, and ``sizes`` contains the size of each line in bytes. ``spans``
+    has the shape ``(4, n)``. The first row of ``spans`` contains the position of each record's source in
+    ``sources`` (-1 for a record without a source). The second and third rows contain each record's first and
+    last line (0 for a record without lines). The last row contains the depths of nodes (0 for chunks).
     """
 
     content: bytes
-    sizes: NDArray[np.int64]
-    ids: bytes
-    id_sizes: NDArray[np.int64]
+    sizes: list[int]
+    ids: list[str]
     sources: list[str]
     spans: NDArray[np.int32]
 
@@ -216,57 +214,45 @@ class RecordLines(NamedTuple):
 def encoded(records: Iterable[R]) -> RecordLines:
     """Encode records as JSON Lines."""
     encoder = msgspec.json.Encoder()
-    lines, ids, spans = [], [], []
+    lines: list[bytes] = []
+    ids, spans = [], []
     sources = {"": -1}
     for record in records:
         lines.append(encoder.encode(record) + b"\n")
-        ids.append(record.id.encode("utf-8", "surrogatepass"))
+        ids.append(record.id)
         number = sources.setdefault(record.source, len(sources) - 1)
         last = record.line_end if isinstance(record, Chunk) else record.own_line_end
-        spans.append((number, record.line_start or 0, last or 0))
-    return RecordLines(
-        b"".join(lines),
-        _sizes(lines),
-        b"".join(ids),
-        _sizes(ids),
-        list(sources)[1:],
-        np.array(spans, dtype=np.int32).reshape(-1, 3).T,
-    )
+        depth = 0 if isinstance(record, Chunk) else record.depth
+        spans.append((number, record.line_start or 0, last or 0, depth))
+    columns = np.array(spans, dtype=np.int32).reshape(-1, 4).T
+    return RecordLines(b"".join(lines), [*map(len, lines)], ids, list(sources)[1:], columns)
 
 
-def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, parts), np.int64, len(parts))
-
-
-def write_records(
-    directory: Path, name: str, parts: Iterable[RecordLines], depths: Rows | None = None
-) -> None:
+def write_records(directory: Path, name: str, parts: Iterable[RecordLines], *, tree: bool = False) -> None:
     """Write ``parts`` to a JSON Lines file, and write a lookup file with the arrays that locate each record.
 
-    ``depths`` contains the depth of each node in the tree, if the records are nodes.
+    If ``tree`` is true, the records are nodes in pre-order, and the lookup file also locates their children.
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
-    sizes, id_sizes = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    spans: list[NDArray[np.int32]] = [np.empty((3, 0), dtype=np.int32)]
-    ids: list[bytes] = []
+    sizes: list[int] = [0]
+    ids: list[str] = []
+    spans: list[NDArray[np.int32]] = [np.empty((4, 0), dtype=np.int32)]
     numbers: dict[str, int] = {}
     with atomic_writer(directory / name) as stream:
         for part in parts:
             stream.write(part.content)
-            sizes.append(part.sizes)
-            ids.append(part.ids)
-            id_sizes.append(part.id_sizes)
+            sizes += part.sizes
+            ids += part.ids
             places = [numbers.setdefault(source, len(numbers)) for source in part.sources]
             spans.append(np.array([np.array([*places, -1], dtype=np.int32)[part.spans[0]], *part.spans[1:]]))
-    table, sources = Strings.joined(b"".join(ids), np.concatenate(id_sizes)), Strings.of(numbers)
-    span = np.concatenate(spans, axis=1)
-    links = {} if depths is None else TreeRows.of(depths, span[0], span[1])._asdict()
+    columns = np.concatenate(spans, axis=1)
+    span, depths = np.ascontiguousarray(columns[:3]), columns[3]
+    links = TreeRows.of(depths, span[0], span[1])._asdict() if tree else {}
     arrays = {
-        "starts": np.cumsum(np.concatenate(sizes)),
+        "starts": np.cumsum(sizes, dtype=np.int64),
         "spans": span,
         "by_span": np.lexsort(span[::-1]).astype(np.int32),
         **{f"tree.{field}": array for field, array in links.items()},
     }
-    write_arrays(
-        directory / lookup_of(name), [*arrays.items(), *table.to_write("ids"), *sources.to_write("sources")]
-    )
+    strings = [*Strings.of(ids).to_write("ids"), *Strings.of(numbers).to_write("sources")]
+    write_arrays(directory / lookup_of(name), [*arrays.items(), *strings])

@@ -123,31 +123,12 @@ class Strings(Sequence[str]):
         if isinstance(strings, Strings):
             return strings
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-        return cls.joined(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
-
-    @classmethod
-    def joined(cls, text: bytes, sizes: NDArray[np.int64]) -> Strings:
-        """Split ``text`` into strings whose sizes in bytes are ``sizes``."""
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
-        strings = [text[first:last] for first, last in pairwise(starts.tolist())]
+        starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         # UTF-8 bytes sort in the same order as the code points of the strings.
-        order = np.array(sorted(range(len(strings)), key=strings.__getitem__), dtype=np.int32)
-        return cls(StringArrays(starts, order, _inverse(order), np.frombuffer(text, dtype=np.uint8)))
-
-    def where(self, kept: NDArray[np.bool_]) -> Strings:
-        """Return the strings for which ``kept`` is true, in the same order."""
-        starts, order, _, text = self.arrays
-        sizes = np.diff(starts)
-        rows = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-        chosen = rows[order[kept[order]]]
-        return Strings(
-            StringArrays(
-                np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes[kept])]),
-                chosen,
-                _inverse(chosen),
-                text[np.repeat(kept, sizes)],
-            )
-        )
+        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int32)
+        ties = np.empty_like(order)
+        ties[order] = np.arange(len(order), dtype=np.int32)
+        return cls(StringArrays(starts, order, ties, np.frombuffer(b"".join(encoded), dtype=np.uint8)))
 
     def __len__(self) -> int:
         return len(self._order)
@@ -227,9 +208,3 @@ class Strings(Sequence[str]):
 
     def _bytes(self, row: int) -> bytes:
         return bytes(self._text[self._starts[row] : self._starts[row + 1]])
-
-
-def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order), dtype=np.int32)
-    return places

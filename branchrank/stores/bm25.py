@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,12 +67,12 @@ class Bm25Index:
     @classmethod
     def build(cls, ids: Iterable[str], texts: Iterable[str], settings: Bm25Settings) -> Bm25Index:
         """Build an index of ``texts``. ``ids`` contains a distinct id for each text."""
-        return cls.weighed(Strings.of(ids), count_tokens(texts, analyzer(settings)), settings)
+        return cls.weighed(ids, count_tokens(texts, analyzer(settings)), settings)
 
     @classmethod
-    def weighed(cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings) -> Bm25Index:
+    def weighed(cls, ids: Iterable[str], counted: TokenCounts, settings: Bm25Settings) -> Bm25Index:
         """Build an index from token counts. The tokens must come from the analyzer for ``settings``."""
-        return cls(ids, Strings.of(counted.vocabulary), bm25_weights(counted, settings), settings)
+        return cls(Strings.of(ids), Strings.of(counted.vocabulary), bm25_weights(counted, settings), settings)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the score of every document, in the order of ``ids``.
@@ -176,40 +176,6 @@ def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
         np.concatenate([none, *tokens]),
         np.concatenate([none, *counts]),
     )
-
-
-def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return a copy of ``counted`` in which groups of texts are in a different order.
-
-    A group consists of consecutive texts. The order of the texts in a group stays the same. ``sizes``
-    contains the number of texts in each group of ``counted``. Group ``order[i]`` of ``counted`` becomes group
-    ``i`` of the result.
-    """
-    ends = np.cumsum(sizes)
-    chosen = np.array(order, dtype=np.intp)
-    texts = _ranges((ends - sizes)[chosen], sizes[chosen])
-    lengths = np.diff(counted.starts)[texts]
-    entries = _ranges(counted.starts[:-1][texts], lengths)
-    tokens = counted.tokens[entries]
-    # Assign positions in reverse, so that each token keeps the position of its first occurrence.
-    first = np.empty(len(counted.vocabulary), dtype=np.int64)
-    first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
-    by_occurrence = np.argsort(first)
-    numbers = np.empty(len(first), dtype=np.int32)
-    numbers[by_occurrence] = np.arange(len(first), dtype=np.int32)
-    return TokenCounts(
-        [counted.vocabulary[token] for token in by_occurrence.tolist()],
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        numbers[tokens],
-        counted.counts[entries],
-    )
-
-
-def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """Concatenate integer ranges. Range ``i`` contains ``sizes[i]`` integers, starting at ``starts[i]``."""
-    before = np.cumsum(sizes) - sizes
-    ranges: NDArray[np.int64] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
-    return ranges
 
 
 def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.worlds import PAGES, make_workspace
 
 from branchrank.index.build import build_index
-from branchrank.index.calibration import calibrate, distance_calibration, probe_queries, probe_title
+from branchrank.index.calibration import calibrate, distance_calibration, probe_queries
 from branchrank.records import Node
 
 DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
@@ -38,8 +38,8 @@ def test_the_suggested_threshold_keeps_95_of_100_nearest_chunks_and_is_no_larger
     assert fewer < 0.95 * len(distances)
 
 
-def asked(titles: list[str]) -> set[str]:
-    return {probe_title(page(number, title)) for number, title in enumerate(titles)}
+def asked(titles: list[str]) -> list[Node]:
+    return [page(number, title) for number, title in enumerate(titles)]
 
 
 def page(number: int, title: str) -> Node:
