@@ -19,6 +19,7 @@ A worker in another process opens its own embedder for the batches of texts that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
@@ -58,9 +59,6 @@ __all__ = [
 #: The names of built-in embedders that accept a model name or a number of dimensions after a colon.
 ROUTES = ("fake", "openai", "ollama")
 ENTRY_POINTS = "branchrank.embedders"
-#: The maximum lengths of a path and of one part of a path, in characters.
-_LONGEST_PATH, _LONGEST_NAME = 4096, 255
-
 
 #: The names of the model that needs no model hub, and of the embedder without a model.
 _KNOWN = (NONE, minilm.MODEL, minilm.HUB_NAME)
@@ -114,13 +112,7 @@ def check_name(embedder: str) -> None:
         raise UsageError(
             f"embedder {embedder!r}: {model!r} is not a number of dimensions", remedy="use fake or fake:64"
         )
-    if len(embedder) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in embedder.split("/")):
-        raise UsageError(
-            f"embedder {embedder[:40] + '...'!r}: a name of {len(embedder):,} characters is neither a path "
-            "nor a name on the hub",
-            remedy="correct --embedder",
-        )
-    if Path(embedder).expanduser().exists():
+    if os.path.exists(os.path.expanduser(embedder)):  # unlike Path, also for names that are too long
         return
     if model and route not in _routes():  # Hub names contain no colon.
         raise UsageError(
@@ -231,10 +223,8 @@ def portable_name(embedder: str) -> str:
     If ``embedder`` is the path of a folder, the absolute path of the folder is returned. Any other name is
     returned unchanged.
     """
-    folder = Path(embedder).expanduser()
-    if embedder in _KNOWN or not folder.is_dir():
-        return embedder
-    return str(folder.resolve())
+    folder = os.path.expanduser(embedder)
+    return embedder if embedder in _KNOWN or not os.path.isdir(folder) else os.path.realpath(folder)
 
 
 class EmbeddingTask:
@@ -261,14 +251,19 @@ class EmbeddingTask:
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Vectors]]]:
         """Yield a function that computes vectors for the texts in a batch."""
         embedder = self._opened()
-
-        def work(texts: Sequence[str]) -> Iterator[Vectors]:
-            yield embedder.embed_documents(texts)
-
-        yield work
+        yield lambda texts: iter([embedder.embed_documents(texts)])
 
     def _opened(self) -> Embedder:
-        return self._embedder or _same(open_embedder(self._settings), self._identity)
+        if self._embedder is not None:
+            return self._embedder
+        embedder = open_embedder(self._settings)
+        if embedder.identity != self._identity:
+            raise WorkerError(
+                f"a worker loaded a different model: {embedder.identity}, but the command uses "
+                f"{self._identity}",
+                remedy="install the same model on every node",
+            )
+        return embedder
 
 
 class TokenTask(EmbeddingTask):
@@ -278,17 +273,4 @@ class TokenTask(EmbeddingTask):
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[DocumentVectors]]]:  # type: ignore[override]
         """Yield a function that computes vectors for the texts in a batch and for their tokens."""
         embedder = token_embedder(self._opened(), self._settings.embedder)
-
-        def work(texts: Sequence[str]) -> Iterator[DocumentVectors]:
-            yield embedder.embed_documents_and_tokens(texts)
-
-        yield work
-
-
-def _same(embedder: Embedder, wanted: EmbedderIdentity) -> Embedder:
-    if embedder.identity != wanted:
-        raise WorkerError(
-            f"a worker loaded a different model: {embedder.identity}, but the command uses {wanted}",
-            remedy="install the same model on every node",
-        )
-    return embedder
+        yield lambda texts: iter([embedder.embed_documents_and_tokens(texts)])

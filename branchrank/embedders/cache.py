@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 
@@ -129,7 +127,8 @@ def cached_documents(
     done = len(texts) - len(missing)
     progress("embed", done, len(texts))
     batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
-    embedded = (embed_batches or partial(map, embedder.embed_documents))(_Batches(texts, batches))
+    texts_of = [[texts[row] for row in rows_of] for rows_of in batches]
+    embedded = embed_batches(texts_of) if embed_batches else map(embedder.embed_documents, texts_of)
     for batch, vectors in zip(batches, embedded, strict=True):
         cache.put_many(dict(zip(keys[batch].astype("U64").tolist(), vectors, strict=True)))
         result[batch] = vectors
@@ -138,28 +137,6 @@ def cached_documents(
     repeated = np.flatnonzero(original != np.arange(len(texts)))
     result[repeated] = result[original[repeated]]
     return result
-
-
-class _Batches(Sequence[list[str]]):
-    """Batches of texts. ``rows`` contains, for each batch, the positions of its texts in ``texts``."""
-
-    def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
-        self._texts = texts
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, number: int) -> list[str]: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> list[list[str]]: ...
-
-    def __getitem__(self, number: int | slice) -> list[str] | list[list[str]]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        return [self._texts[row] for row in self._rows[number]]
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
@@ -194,28 +171,20 @@ class TokenCache:
 
     def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the token vectors of each document. Documents that are not in the cache are embedded."""
-        return self._cached(
-            cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
-            texts,
-            lambda missing: embedder.embed_documents_and_tokens(missing).tokens,
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _cached(
-        self, keys: Sequence[str], texts: Sequence[str], embed: Callable[[Sequence[str]], Sequence[Vectors]]
-    ) -> list[TokenVectors]:
+        keys = cache_keys(embedder.identity, embedder.identity.document_prefix, texts)
         blobs = self._file.get_many(list(dict.fromkeys(keys)))
         known = {key: found for key, blob in blobs.items() if (found := _unpacked(blob)) is not None}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
-            rows = embed(list(missing.values()))
+            rows = embedder.embed_documents_and_tokens(list(missing.values())).tokens
             fresh = {key: quantize(each, "int8") for key, each in zip(missing, rows, strict=True)}
             self._file.put_many({key: _packed(vectors) for key, vectors in fresh.items()})
             known |= fresh
         return [known[key] for key in keys]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _packed(vectors: TokenVectors) -> bytes:

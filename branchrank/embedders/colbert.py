@@ -26,14 +26,13 @@ from threading import Lock
 
 import numpy as np
 
-from branchrank.embedders.hub import model_folder
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.hub import folder_revision, model_folder
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
 from branchrank.embedders.sentence_transformers import (
     LEAST_TOKENS,
     PYLATE_DENSE,
     REMEDY,
     check_folder,
-    folder_revision,
     load_model,
     modules_of,
     read_json,
@@ -104,10 +103,7 @@ class ColbertEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """Return the mean of a query's token vectors, scaled to unit length."""
-        row: Vectors = unit_rows(
-            self.embed_query_tokens(text).sum(axis=0, keepdims=True), origin=self.identity.model
-        )[0]
-        return row
+        return unit_row(self.embed_query_tokens(text).sum(axis=0), origin=self.identity.model)
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress

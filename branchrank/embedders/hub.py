@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 from branchrank.errors import ModelError
 from branchrank.io.progress import Notify
@@ -31,7 +33,7 @@ def model_folder(model: str, revision: str, notify: Notify) -> Path:
     ``notify`` is called before a download. Raises :class:`ModelError` if the model is not available.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if os.path.isdir(folder):  # unlike Path, also for names that are too long
         return folder
     if folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ModelError(f"there is no model folder {model!r}", remedy="correct --embedder")
@@ -39,16 +41,22 @@ def model_folder(model: str, revision: str, notify: Notify) -> Path:
     return cached if cached is not None else _download(model, revision, notify)
 
 
-def _cached(model: str, revision: str) -> Path | None:
+def folder_revision(folder: Path, asked: str) -> str:
+    """Return the model's commit if ``folder`` is in the hub's cache, and ``asked`` otherwise."""
+    return folder.name if folder.parent.name == "snapshots" else asked
+
+
+def _snapshot(model: str, revision: str, **options: Any) -> Path:
     from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(model, revision=revision or None, allow_patterns=_FETCHED, **options))
+
+
+def _cached(model: str, revision: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        folder = Path(
-            snapshot_download(
-                model, revision=revision or None, allow_patterns=_FETCHED, local_files_only=True
-            )
-        )
+        folder = _snapshot(model, revision, local_files_only=True)
     except HFValidationError as error:
         raise ModelError(
             f"{model!r} is not a valid model name: {error}", remedy="correct --embedder"
@@ -61,7 +69,7 @@ def _cached(model: str, revision: str) -> Path | None:
 
 
 def _download(model: str, revision: str, notify: Notify) -> Path:
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     notify(f"downloading the model {model} from {HfApi().endpoint}")
@@ -70,11 +78,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
         names = [sibling.rfilename for sibling in found.siblings or ()]
         if any(name.endswith(".safetensors") for name in names):
             # Download by the name of the revision, not by its hash, because the cache is searched by name.
-            return Path(
-                snapshot_download(
-                    model, revision=revision or None, allow_patterns=_FETCHED, etag_timeout=TIMEOUT
-                )
-            )
+            return _snapshot(model, revision, etag_timeout=TIMEOUT)
     except (RepositoryNotFoundError, RevisionNotFoundError):
         at = f" at revision {revision!r}" if revision else ""
         raise ModelError(f"the hub has no public model {model!r}{at}", remedy=_REMEDY) from None

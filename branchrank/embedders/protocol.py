@@ -117,6 +117,12 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     return unit
 
 
+def unit_row(vector: Vectors, *, origin: str) -> Vectors:
+    """Scale one vector to unit length. Raises :class:`ModelError` as :func:`unit_rows` does."""
+    row: Vectors = unit_rows(vector[np.newaxis], origin=origin)[0]
+    return row
+
+
 class Prefixes(NamedTuple):
     """The texts to put before each query and before each document, including separators."""
 

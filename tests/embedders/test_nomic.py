@@ -65,7 +65,7 @@ def test_every_gate_and_pooling_that_the_files_name_is_honored(
     tmp_path: Path, gate: str, pooling: str
 ) -> None:
     ours = opened(write_checkpoint(tmp_path / "model", PUBLISHED | {"activation_function": gate}, pooling))
-    assert isinstance(ours, NomicEmbedder)
+    assert isinstance(ours, NomicEmbedder) == (gate == "swiglu")
     expected = np.array([published_forward(text, gate, pooling) for text in TEXTS[:2]])
     assert np.abs(ours.embed_documents(TEXTS[:2]) - expected).max() < TOLERANCE
 
