@@ -68,10 +68,7 @@ class Work:
 
 
 class AnsweringTask:
-    """A task that answers shards of questions and yields one :class:`Answered` for each row.
-
-    A task whose predictors were not opened from a plan can't be sent to a worker process.
-    """
+    """A task that answers shards of questions and yields one :class:`Answered` for each row."""
 
     def __init__(self, opened: OpenPlan, *, trace_depth: int | None = None) -> None:
         self._opened: OpenPlan | None = opened
@@ -83,7 +80,7 @@ class AnsweringTask:
     @property
     def needs(self) -> tuple[Path, ...]:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
-        if self._plan is None or not self._plan.systems:
+        if not self._plan.systems:
             return ()
         workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
         files = (workspace.chunks_file, workspace.nodes_file, workspace.adoption_file)
@@ -95,8 +92,6 @@ class AnsweringTask:
         )
 
     def __getstate__(self) -> dict[str, object]:
-        if self._plan is None:
-            raise TypeError("a task without a plan can't be sent to a worker")
         return {**self.__dict__, "_opened": None, "_plan": _portable(self._plan)}
 
     @contextmanager
@@ -105,7 +100,6 @@ class AnsweringTask:
         if self._opened is not None:
             yield self._answers(self._opened)
             return
-        assert self._plan is not None
         with open_plan(self._plan, (), build=False) as opened:
             for name, index in opened.indexes.items():
                 if digest_of(index.manifest) != self._digests.get(name):
@@ -116,12 +110,12 @@ class AnsweringTask:
             yield self._answers(opened)
 
     def _answers(self, opened: OpenPlan) -> Callable[[Sequence[Wanted]], Iterator[Answered]]:
-        predictors = [each.predictor for each in opened.predictors]
-
         def answers(shard: Sequence[Wanted]) -> Iterator[Answered]:
             for wanted in shard:
                 for number, repeat in wanted.answers:
-                    row = answer(predictors[number], wanted.question, self._top_k, repeat, self._trace_depth)
+                    row = answer(
+                        opened.predictors[number], wanted.question, self._top_k, repeat, self._trace_depth
+                    )
                     yield Answered(row=row, **_taken(opened.memos))
 
         return answers
@@ -136,9 +130,9 @@ def quality_pass(
     and repeat, even in a resumed run.
     """
     pairs = [
-        (number, each.record.name, repeat)
-        for number, each in enumerate(opened.predictors)
-        for repeat in range(each.record.repeats)
+        (number, each.name, repeat)
+        for number, each in enumerate(opened.records)
+        for repeat in range(each.repeats)
     ]
     wanted = [
         Wanted(

@@ -132,7 +132,7 @@ def run_opened(
             options.notify(f"resuming the interrupted run {directory}")
             clear_temporary(directory)
             run = _continued(run, read_run(directory), whole=options.resume is not None)
-            opened.keep_failures(call for row in log.rows.values() for call in row.calls)
+            opened.stages.keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
             options.notify(f"{log.path}: the last row is incomplete, so its question is answered again")
         run = replace(run, resumed_rows=len(log.rows))
@@ -205,7 +205,7 @@ def _timings(
     settings = opened.settings
     size = min(settings.latency_sample, len(questions))
     timings = latency_pass(
-        [each.unmemoized for each in opened.predictors],
+        opened.unmemoized,
         sample_questions(questions, size, settings.sample_seed) if size else [],
         settings,
         progress,

@@ -15,20 +15,20 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, with_depth
+from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, planned_system, with_depth
 from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.workspace_folder import read_config
-from branchrank.measures.measures import measure_names, named_measure
 from branchrank.records import Record
-from branchrank.runs.comparisons import ALL_PAIRS
+from branchrank.runs.comparisons import check_plan
 from branchrank.settings import (
     ALIASES,
     BenchmarkSettings,
     Bm25Settings,
+    IndexSettings,
     LLMSettings,
     Resolved,
     SystemSettings,
@@ -54,9 +54,18 @@ class _Header(Record, frozen=True, kw_only=True):
     questions: str = ""
     split: str = ""
     repeats: int | None = None
-    systems: dict[str, Any] = msgspec.field(default_factory=dict)
-    indexes: dict[str, Any] = msgspec.field(default_factory=dict)
+    systems: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    indexes: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     benchmark: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Own(Record, frozen=True, kw_only=True):
+    """The keys of a system's table that are not fields of the system."""
+
+    parent: str = msgspec.field(default="", name="from")
+    index: str = DEFAULT_INDEX
+    sweep: dict[str, Any] = msgspec.field(default_factory=dict)
+    origin: Literal["", "tuned"] = ""
 
 
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
@@ -71,44 +80,49 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
             f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
         )
     found: list[str] = []
-    header = _header(read_toml(path), found)
-    config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))
-    if config is None:
+    header = _attempt(found, partial(_header, read_toml(path), found))
+    if header is None:
         raise _refused(path, found)
-    toml = _over(config[1], "benchmark", header.benchmark)
+    config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))
+    toml = _over(config[1] if config else {}, "benchmark", header.benchmark)
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
-    if settings is None:  # The rest of the file is checked with the valid values of its own table.
-        own = header.benchmark.items()
-        settings = _benchmark({k: v for k, v in own if _attempt([], partial(_benchmark, {k: v}))})
-        toml = {}
-    reader = _Systems(header.systems, settings, found)
-    systems = reader.all()
-    indexes = _indexes(header.indexes, toml, found)
+    if settings is None:
+        settings, toml = resolve(environment={}), {}
+    indexes = {
+        name: _attempt(found, partial(_index, name, toml, table))
+        for name, table in {DEFAULT_INDEX: {}, **header.indexes}.items()
+    }
     repeats = settings.part(LLMSettings).repeats
     if header.repeats is not None and "llm.repeats" not in (flags or {}):
         repeats = header.repeats
-    if repeats < 1:
-        found.append(f"repeats = {repeats}; must be at least 1")
+    reader = _Systems(header.systems, settings, repeats)
+    systems: list[PlannedSystem] = []
+    failed = []
+    for name in header.systems:
+        made = _attempt(found, partial(reader.named, name))
+        systems += made or ()
+        failed += [name] if made is None else []
     for named in systems:
-        if named.index not in (DEFAULT_INDEX, *header.indexes):
+        if named.index not in indexes:
             found.append(
-                f"system {named.system.name!r} uses the index {named.index!r}, which is not in [indexes]"
-                + or_else(named.index, [DEFAULT_INDEX, *header.indexes])
+                f"system {named.name!r} uses the index {named.index!r}, which is not in [indexes]"
+                + or_else(named.index, indexes)
             )
         found.extend(problems(named.system))
-    found.extend(_declared(settings, [named.system.name for named in systems], reader.failed))
+    settings = with_depth(settings)
+    names = [*failed, *(named.name for named in systems)]
+    _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
         raise _refused(path, found)
     used = {named.index for named in systems}
     return Plan(
         data_dir=Path(header.data_dir),
-        settings=with_depth(settings),
+        settings=settings,
         predictors=tuple(systems),
-        indexes={name: each for name, each in indexes.items() if name in used},
+        indexes={name: each for name, each in indexes.items() if each is not None and name in used},
         questions=Path(header.questions) if header.questions else None,
         experiment=header.name,
         split=header.split,
-        repeats=repeats,
         **fields,
     )
 
@@ -123,32 +137,22 @@ def _refused(path: Path, found: Sequence[str]) -> UsageError:
 
 
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
-    """Check each top-level key of the file separately; an invalid value is replaced by the default."""
-    fields = {field.name: field for field in msgspec.structs.fields(_Header)}
-    unknown = [key for key in content if key not in fields]
-    found.extend(f"unknown key {key!r}{or_else(key, fields)}" for key in unknown)
-    values: dict[str, Any] = {}
-    for key in (key for key in content if key in fields):
-        try:
-            values[key] = msgspec.convert(content[key], fields[key].type)
-        except msgspec.ValidationError as error:
-            found.append(f"{key} = {content[key]!r}: {error}")
-    if not str(content.get("name", "")).strip():
+    """Read the top-level keys of the file. Raises :class:`UsageError` for a value of the wrong type."""
+    known = _Header.__struct_fields__
+    found.extend(f"unknown key {key!r}{or_else(key, known)}" for key in content if key not in known)
+    try:
+        header = msgspec.convert(content, _Header)
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error)) from None
+    if not header.name.strip():
         found.append('the experiment has no name: write name = "..."')
-    if not content.get("systems", {}) and "systems" not in unknown:
+    if not header.systems:
         found.append("the experiment has no systems: add a table [systems.NAME]")
-    for section in ("systems", "indexes"):
-        tables = values.get(section, {})
-        found.extend(
-            f"[{section}] {name} must be a table, not {table!r}"
-            for name, table in tables.items()
-            if not isinstance(table, Mapping)
-        )
-        values[section] = {name: table for name, table in tables.items() if isinstance(table, Mapping)}
-    questions = values.get("questions", "")
-    if questions and not Path(questions).is_file():
-        found.append(f"the question file {questions} does not exist")
-    return _Header(**values)
+    if header.questions and not Path(header.questions).is_file():
+        found.append(f"the question file {header.questions} does not exist")
+    if header.repeats is not None and header.repeats < 1:
+        found.append(f"repeats = {header.repeats}; must be at least 1")
+    return header
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
@@ -157,154 +161,90 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
         return make()
     except UsageError as error:
         listed = [line for line in error.message.splitlines() if line.startswith(BULLET)]
-        found.extend([line.removeprefix(BULLET) for line in listed] or [error.message])
+        found.extend(
+            [line.removeprefix(BULLET) for line in listed]
+            or ["; ".join(filter(None, (error.message, error.remedy)))]
+        )
         return None
 
 
-def _benchmark(table: Mapping[str, Any]) -> Resolved:
-    """Return the settings with a table ``[benchmark]`` alone."""
-    return resolve(toml={BenchmarkSettings.section: table}, environment={})
-
-
-def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def _over(toml: Mapping[str, Any], section: str, table: Any) -> dict[str, Any]:
     """Return the TOML settings ``toml`` with ``table`` merged into the table at the key ``section``."""
     below = toml.get(section, {})
-    return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
+    whole = isinstance(below, Mapping) and isinstance(table, Mapping)
+    return {**toml, section: {**below, **table} if whole else table}
 
 
-def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -> list[str]:
-    """List the problems with the primary measure, the other measures and the baseline."""
-    part = settings.part(BenchmarkSettings)
-    found: list[str] = []
-    for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
-        for name in names_of:
-            try:
-                named_measure(name)
-            except UsageError as error:
-                found.append(f"{key}: {error.message}; {error.remedy}")
-    declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
-    for baseline in declared if names or failed else ():
-        # The systems in an invalid sweep are unknown, so only the sweep's name before "[" is checked.
-        there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
-        if not there:
-            found.append(
-                f"the baseline {baseline!r} is not a system in this file"
-                + or_else(baseline, [*names, *failed])
-            )
-    return found
-
-
-def _indexes(
-    tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
-) -> dict[str, Resolved]:
-    """Return the settings of the default index and of each index in the file."""
-    made: dict[str, Resolved] = {}
-    named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
-    for name, table in named.items():
-        own = {key: value for key, value in table.items() if key != Bm25Settings.section}
-        layered = _over(toml, "index", own)
-        words = table.get(Bm25Settings.section, {})
-        if not isinstance(words, Mapping):
-            found.append(f"[indexes.{name}] {Bm25Settings.section} must be a table, not {words!r}")
-            continue
-        layered = _over(layered, Bm25Settings.section, words)
-        resolved = _attempt(found, partial(resolve, toml=layered, toml_name=f"[indexes.{name}]"))
-        if resolved is not None:
-            made[name] = resolved
-    return made
+def _index(name: str, toml: Mapping[str, Any], table: Mapping[str, Any]) -> Resolved:
+    """Return the settings of an index, which has the settings ``toml`` except for those in its table."""
+    own = {key: value for key, value in table.items() if key != Bm25Settings.section}
+    words = table.get(Bm25Settings.section, {})
+    layered = _over(_over(toml, IndexSettings.section, own), Bm25Settings.section, words)
+    return resolve(toml=layered, toml_name=f"[indexes.{name}]")
 
 
 class _Systems:
-    """The systems in an experiment file. ``failed`` contains the names of systems that could not be read."""
+    """The tables of the systems in an experiment file."""
 
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:
+    def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, repeats: int) -> None:
         self.tables = tables
         self.settings = settings
-        self.found = found
-        self.failed: list[str] = []
+        self.repeats = repeats
 
-    def all(self) -> list[PlannedSystem]:
-        """Return all systems, including one system for each combination of values in a sweep."""
-        made: list[PlannedSystem] = []
-        for name in self.tables:
-            named = self._named(name)
-            made += named
-            if not named:
-                self.failed.append(name)
-        return made
+    def named(self, name: str) -> list[PlannedSystem]:
+        """Return the systems that a table defines, one for each combination of values in a sweep.
 
-    def _named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems that a table defines, or an empty list if any of these systems is invalid."""
-        base, table = self._base(name), self.tables[name]
-        if base is None:
-            return []
-        origin, sweep = table.get("origin", ""), table.get("sweep", {})
-        if origin not in ("", "tuned"):
-            self.found.append(f'[systems.{name}] origin = {origin!r}; use "tuned", or remove it')
-            return []
-        if not isinstance(sweep, Mapping) or [] in sweep.values():
-            self.found.append(f"[systems.{name}] sweep needs at least one value for each name: {sweep!r}")
-            return []
-        lists = [values if isinstance(values, list) else [values] for values in sweep.values()]
+        Raises :class:`UsageError` if any of these systems is invalid.
+        """
+        base = self._base(name)
+        own = self._own(name)
+        lists = [values if isinstance(values, list) else [values] for values in own.sweep.values()]
+        if [] in lists:
+            raise UsageError(f"[systems.{name}] sweep needs at least one value for each name: {own.sweep!r}")
         made = []
-        wrong: list[str] = []
         for values in itertools.product(*lists):
-            point = dict(zip(sweep, values, strict=True))
+            point = dict(zip(own.sweep, values, strict=True))
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
+            if wrong := _wrong(base, point):
+                raise UsageError(f"[systems.{shown}] {wrong[0]}")
             try:
-                system = self._swept(name, shown, base, point)
-                index = str(table.get("index", DEFAULT_INDEX))
-                made.append(PlannedSystem(system=system, index=index, origin=origin))
+                swept = _laid_over({**base, "name": shown}, point)
+                if url := swept.get("llm", {}).get("base_url"):  # switches on the stages that use an LLM
+                    swept = _laid_over({**self._base(name, endpoint=url), "name": shown}, point)
+                system = msgspec.convert(swept, System)
             except (msgspec.ValidationError, ValueError) as error:
-                wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
-                    f"[systems.{shown}] {error}"
-                ]
-        self.found.extend(wrong)
-        return [] if wrong else made
+                raise UsageError(f"[systems.{shown}] {error}") from None
+            made.append(planned_system(system, index=own.index, repeats=self.repeats, origin=own.origin))
+        return made
 
-    def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
-        """Return the system for one combination (``point``) of a sweep's values.
+    def _own(self, name: str) -> _Own:
+        try:
+            return msgspec.convert(self.tables.get(name, {}), _Own)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"[systems.{name}] {error}") from None
 
-        If ``point`` sets an LLM endpoint, the LLM stages of a built-in system are switched on.
-        """
-        swept = _laid_over({**base, "name": shown}, point)
-        endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
-        asking = self._base(name, endpoint=endpoint) if endpoint else None
-        if asking is not None:
-            swept = _laid_over({**asking, "name": shown}, point)
-        return msgspec.convert(swept, System)
-
-    def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
-        """Return the system's table with inherited values, or ``None`` if the table has problems."""
+    def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any]:
+        """Return the system's table with inherited values. Raises :class:`UsageError` for its problems."""
+        path = (*above, name)
+        table, parent = self.tables.get(name, {}), self._own(name).parent
+        is_own = isinstance(table.get("branches"), list)
+        inherited: dict[str, Any] = {}
         if name in above:
-            around = above[above.index(name) :]  # from the first name, so that each circle is reported once
-            start = around.index(min(around))
-            shown = " -> ".join([*around[start:], *around[:start], around[start]])
-            self.found.append(f"[systems.{around[start]}] inherits from itself: {shown}")
-            return None
-        table = self.tables.get(name)
-        starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
-        parent = table.get("from", starts) if table is not None else ""
-        inherited: dict[str, Any] | None = {}
-        if table is None or parent == name:
-            if name not in BUILTIN:
-                problem = f"unknown system {name!r}{or_else(name, [*BUILTIN, *self.tables])}"
-                self.found.append(problem if table is None else f"[systems.{name}] inherits from itself")
-                return None
+            raise UsageError(f"[systems.{name}] inherits from itself: {' -> '.join(path)}")
+        if name in BUILTIN and (parent == name or not (parent or is_own)):
             inherited = msgspec.to_builtins(BUILTIN[name](_with_endpoint(self.settings, name, endpoint)))
+        elif name not in self.tables:
+            raise UsageError(f"unknown system {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
         elif parent:
-            inherited = self._base(str(parent), (*above, name), endpoint)
+            inherited = self._base(parent, path, endpoint)
         elif "branches" not in table:
             near = or_else(name, BUILTIN)
-            self.found.append(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
-            return None
-        if inherited is None or table is None:
-            return inherited
+            raise UsageError(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
         own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
-        wrong = _wrong(inherited, own)
-        self.found.extend(f"[systems.{name}] {each}" for each in wrong)
-        return None if wrong else _laid_over(inherited, own)
+        if wrong := _wrong(inherited, own):
+            raise UsageError("\n".join(f"{BULLET}[systems.{name}] {each}" for each in wrong))
+        return _laid_over(inherited, own)
 
 
 def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:

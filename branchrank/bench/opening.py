@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import check_sources
-from branchrank.records import LLMCall, Question, Record
+from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.settings import BenchmarkSettings
 from branchrank.spec import System
@@ -29,36 +29,28 @@ from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.query import read_filters
 
 
-class OpenPredictor(Record, frozen=True, kw_only=True):
-    """An open predictor, its uncached copy for the latency pass, and its record."""
-
-    predictor: BenchmarkPredictor
-    unmemoized: BenchmarkPredictor
-    record: PredictorRecord
-
-
-def no_failures(calls: Iterable[LLMCall]) -> None:
-    """Do nothing, because there is no cassette that could record failed calls."""
-
-
 class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
-    ``predictors`` are in the plan's order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is
-    the folder with the documents, if a predictor searches an index. ``keep_failures`` is called with the
-    LLM calls in the finished rows of an interrupted run. If LLM calls are recorded, a resumed run does not
-    retry failed calls in rows that are already finished. ``meter`` counts the LLM calls that workers make.
-    ``plan`` is ``None`` if the predictors were not opened from a plan, so that workers can't open them again.
+    ``records``, ``predictors`` and ``unmemoized`` (uncached copies for the latency pass) are in the plan's
+    order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is the folder with the documents,
+    if a predictor searches an index. ``meter`` counts the LLM calls that workers make.
     """
 
-    predictors: tuple[OpenPredictor, ...]
-    settings: BenchmarkSettings
-    plan: Plan | None = None
+    plan: Plan
+    records: tuple[PredictorRecord, ...]
+    predictors: tuple[BenchmarkPredictor, ...]
+    unmemoized: tuple[BenchmarkPredictor, ...]
     corpus: Path | None = None
     indexes: dict[str, Index] = msgspec.field(default_factory=dict)
     engines: dict[str, Engine] = msgspec.field(default_factory=dict)
-    keep_failures: Callable[[Iterable[LLMCall]], None] = no_failures
+    stages: LLMStages = msgspec.field(default_factory=LLMStages)
     meter: LLMMeter = msgspec.field(default_factory=LLMMeter)
+
+    @property
+    def settings(self) -> BenchmarkSettings:
+        """The settings of the benchmark."""
+        return self.plan.settings.part(BenchmarkSettings)
 
     @property
     def memos(self) -> tuple[Memo, ...]:
@@ -72,7 +64,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         PyTorch is loaded.
         """
         for name, index in self.indexes.items():
-            if searches_vectors(self._systems(name)):
+            if searches_vectors(self.plan.systems_on(name)):
                 _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
@@ -81,7 +73,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         The recall is the share of the nearest chunks that the store finds. If the recall can't be measured,
         for example because a question can't be embedded, only ``recall_depth`` is added.
         """
-        depth = searches_vectors(self._systems(facts.name))
+        depth = searches_vectors(self.plan.systems_on(facts.name))
         if facts.vector_store == "exact" or not depth:
             return facts
         engine, index = self.engines[facts.name], self.indexes[facts.name]
@@ -90,10 +82,6 @@ class OpenPlan(Record, frozen=True, kw_only=True):
             vectors = [engine.sources.embedding(question.question) for question in questions]
             recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
         return msgspec.structs.replace(facts, recall=recall, recall_depth=depth)
-
-    def _systems(self, index: str) -> list[System]:
-        records = (each.record for each in self.predictors)
-        return [record.system for record in records if record.system and record.index == index]
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
@@ -126,19 +114,16 @@ def open_plan(
     """
     from branchrank.index.build import build_index
 
-    used: dict[str, list[System]] = {}
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
             each.check()
-        elif isinstance(each, PlannedSystem):
-            used.setdefault(each.index, []).append(each.system)
     with ExitStack() as opened:
         meter = LLMMeter(status)
         folder = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
         stages = opened.enter_context(open_llm(folder, plan.systems, meter=meter))
         indexes: dict[str, Index] = {}
         engines: dict[str, tuple[Engine, Engine]] = {}
-        for name, systems in used.items():
+        for name in dict.fromkeys(each.index for each in plan.planned):
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
             index = (
                 open_or_build(workspace, partial(build_index, workspace, progress=progress))
@@ -147,17 +132,28 @@ def open_plan(
             )
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file, plan.data_dir)
-            if searches_vectors(systems):
+            if searches_vectors(plan.systems_on(name)):
                 _ = index.vectors  # a damaged collection raises an error before the first question
             engines[name] = _engines(plan, name, index, stages, notify, opened)
+        filters = read_filters(plan.filters)
+        quality, unmemoized = (
+            tuple(
+                SystemPredictor(each.system, engines[each.index][number], filters)
+                if isinstance(each, PlannedSystem)
+                else each
+                for each in plan.predictors
+            )
+            for number in (0, 1)
+        )
         yield OpenPlan(
-            predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
-            settings=plan.settings.part(BenchmarkSettings),
             plan=plan,
-            corpus=WorkspaceFolder(plan.data_dir, plan.settings).corpus_root if used else None,
+            records=plan.records,
+            predictors=quality,
+            unmemoized=unmemoized,
+            corpus=folder.corpus_root if indexes else None,
             indexes=indexes,
             engines={name: engine for name, (engine, _) in engines.items()},
-            keep_failures=stages.keep_failures,
+            stages=stages,
             meter=meter,
         )
 
@@ -182,35 +178,6 @@ def _engines(
     for engine in (quality, latency):
         opened.callback(engine.close)
     return quality, latency
-
-
-def _opened(
-    plan: Plan, each: PlannedSystem | BenchmarkPredictor, engines: dict[str, tuple[Engine, Engine]]
-) -> OpenPredictor:
-    record = predictor_record(plan, each)
-    if not isinstance(each, PlannedSystem):
-        return OpenPredictor(predictor=each, unmemoized=each, record=record)
-    engine, timing = engines[each.index]
-    filters = read_filters(plan.filters)
-    return OpenPredictor(
-        predictor=SystemPredictor(each.system, engine, filters),
-        unmemoized=SystemPredictor(each.system, timing, filters),
-        record=record,
-    )
-
-
-def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
-    """Return a predictor's record for ``run.json``."""
-    if not isinstance(each, PlannedSystem):
-        return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
-    return PredictorRecord(
-        name=each.system.name,
-        llm=each.system.llm_label,
-        system=each.system,
-        index=each.index,
-        repeats=plan.repeats_of(each.system),
-        origin=each.origin,
-    )
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path, data_dir: Path) -> None:

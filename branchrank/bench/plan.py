@@ -11,14 +11,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from branchrank.bench.predictors import (
     ApiPredictor,
     BenchmarkPredictor,
-    is_repeatable,
     load_class_predictor,
     predictor_of,
 )
@@ -35,6 +34,7 @@ from branchrank.questions.question_files import (
 )
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
+from branchrank.runs.directory import PredictorRecord
 from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSettings, Resolved, settings_of
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
@@ -47,12 +47,24 @@ _TOP_K = "benchmark.top_k"
 DEFAULT_INDEX = "default"
 
 
-class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system in an experiment, with its index. ``origin`` is ``tuned`` for a system added by tuning."""
+class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
+    """The record of a predictor that is a system."""
 
     system: System
-    index: str = DEFAULT_INDEX
-    origin: Literal["", "tuned"] = ""
+
+
+def planned_system(
+    system: System, *, index: str = DEFAULT_INDEX, repeats: int = 1, origin: str = ""
+) -> PlannedSystem:
+    """Return the record of a system. Only a system with an LLM answers each question ``repeats`` times."""
+    return PlannedSystem(
+        name=system.name,
+        llm=system.llm_label,
+        system=system,
+        index=index,
+        repeats=repeats if system.asks_llm else 1,
+        origin=origin,
+    )
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -61,9 +73,8 @@ class Plan(Record, frozen=True, kw_only=True):
     ``predictors`` are run in the given order. By default, the first predictor is the baseline. ``indexes``
     contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
     the workspace's question file). ``reports`` is the folder in which the run's directory is created.
-    ``repeats`` is the number of times that a system with an LLM answers each question. ``filters`` contains
-    ``KEY=VALUE`` strings; every search returns only documents that pass all filters. ``command`` is the
-    command as the user typed it.
+    ``filters`` contains ``KEY=VALUE`` strings; every search returns only documents that pass all filters.
+    ``command`` is the command as the user typed it.
     """
 
     data_dir: Path
@@ -75,34 +86,46 @@ class Plan(Record, frozen=True, kw_only=True):
     experiment: str = "benchmark"
     split: str = ""
     filters: tuple[str, ...] = ()
-    repeats: int = 1
     command: str = ""
 
     @property
-    def systems(self) -> tuple[System, ...]:
+    def records(self) -> tuple[PredictorRecord, ...]:
+        """The records of the predictors for ``run.json``, in the plan's order."""
+        return tuple(
+            each
+            if isinstance(each, PlannedSystem)
+            else PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
+            for each in self.predictors
+        )
+
+    @property
+    def planned(self) -> tuple[PlannedSystem, ...]:
         """The predictors that are systems, in the plan's order."""
-        return tuple(each.system for each in self.predictors if isinstance(each, PlannedSystem))
+        return tuple(each for each in self.predictors if isinstance(each, PlannedSystem))
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """The systems of the predictors, in the plan's order."""
+        return tuple(each.system for each in self.planned)
+
+    def systems_on(self, index: str) -> list[System]:
+        """Return the systems that search an index."""
+        return [each.system for each in self.planned if each.index == index]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the predictors, in the plan's order."""
-        return tuple(
-            each.system.name if isinstance(each, PlannedSystem) else each.name for each in self.predictors
-        )
+        return tuple(each.name for each in self.predictors)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether another process can create the same predictors and therefore resume the run."""
-        return all(isinstance(each, PlannedSystem) or is_repeatable(each) for each in self.predictors)
+        return all(each.system or ":" in each.origin for each in self.records)
 
     @property
     def questions_file(self) -> Path:
         """The question file."""
         return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
-
-    def repeats_of(self, system: System) -> int:
-        """Return how many times a system answers each question."""
-        return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
         """Return every problem that prevents the plan from running, or an empty list if the plan can run."""
@@ -159,10 +182,10 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
             f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM",
             remedy="set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag",
         )
-    for each in plan.predictors:
-        if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
-            yield UsageError(f"system {each.system.name!r}: the index {each.index!r} is not defined")
-    outside = [each.name for each in plan.predictors if not isinstance(each, PlannedSystem)]
+    for each in plan.planned:
+        if each.index not in plan.indexes:
+            yield UsageError(f"system {each.name!r}: the index {each.index!r} is not defined")
+    outside = [each.name for each in plan.records if each.system is None]
     if plan.filters and outside:
         yield UsageError(
             f"--filter applies only to systems; {', '.join(outside)} is not a system",
@@ -172,8 +195,8 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         partial(check_engine, plan.settings, asks_llm=bool(asking)),
         *(
             partial(check_embedder, each.system, plan.indexes[each.index].part(IndexSettings).embedder)
-            for each in plan.predictors
-            if isinstance(each, PlannedSystem) and each.index in plan.indexes
+            for each in plan.planned
+            if each.index in plan.indexes
         ),
         *(
             partial(check_pool, system, plan.settings.part(BenchmarkSettings))
@@ -277,9 +300,10 @@ def plan_from_names(
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
+    repeats = settings.part(LLMSettings).repeats
     for number, thing in enumerate(predictors):
         if isinstance(thing, System):
-            made[number] = PlannedSystem(system=thing)
+            made[number] = planned_system(thing, repeats=repeats)
         elif not isinstance(thing, str):
             made[number] = _attempt(found, partial(predictor_of, thing))
         elif ":" in thing:
@@ -288,8 +312,7 @@ def plan_from_names(
             made[number] = _attempt(found, partial(endpoint_predictor, api_endpoint, api_predictor))
         else:
             for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
-                made.setdefault(system.name, PlannedSystem(system=system))
-    fields = {"repeats": settings.part(LLMSettings).repeats, **fields}
+                made.setdefault(system.name, planned_system(system, repeats=repeats))
     plan = Plan(
         data_dir=data_dir,
         settings=with_depth(settings),
@@ -349,13 +372,10 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
     settings = plan.settings.part(LLMSettings)
     prices = read_prices(Path(settings.price_table)) if settings.price_table else None
     rows = []
-    for each in plan.predictors:
-        if not isinstance(each, PlannedSystem):
-            rows.append(PredictorEstimate(predictor=each.name, queries=questions))
-            continue
-        system, queries = each.system, questions * plan.repeats_of(each.system)
-        row = PredictorEstimate(predictor=system.name, queries=queries, index=each.index)
-        if system.asks_llm:
+    for each in plan.records:
+        system, queries = each.system, questions * each.repeats
+        row = PredictorEstimate(predictor=each.name, queries=queries, index=each.index)
+        if system is not None and system.asks_llm:
             llm = estimate(system, queries, settings.completion_tokens)
             spent = (llm.prompt_tokens, llm.completion_tokens)
             cost = prices.cost_of(system.llm.model, *spent) if prices is not None else None

@@ -224,11 +224,6 @@ def _dotted(thing: object) -> str:
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
-def is_repeatable(predictor: BenchmarkPredictor) -> bool:
-    """Return whether another process can create the same predictor from its recorded name."""
-    return ":" in getattr(predictor, "origin", "")
-
-
 class _ApiHit(Record, frozen=True, kw_only=True):
     source: str
     line_start: int

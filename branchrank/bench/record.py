@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.bench.opening import OpenPlan, predictor_record
-from branchrank.bench.plan import Plan, PlannedSystem, check_plan
+from branchrank.bench.opening import OpenPlan
+from branchrank.bench.plan import Plan, check_plan
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import InputError, UsageError
 from branchrank.index.reader import Index
@@ -77,7 +77,6 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
     """Return the part of ``run.json`` that depends only on the plan, without credentials."""
     part = plan.settings.part(BenchmarkSettings)
     prices = plan.settings.part(LLMSettings).price_table
-    used = {each.index for each in plan.predictors if isinstance(each, PlannedSystem)}
     record = RunRecord(
         experiment=plan.experiment,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -93,11 +92,11 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         question_ids=tuple(question.id for question in questions),
         top_k=part.top_k,
         mode=part.mode,
-        predictors=tuple(predictor_record(plan, each) for each in plan.predictors),
+        predictors=plan.records,
         index_settings={
             name: _index_table(settings, plan.settings)
             for name, settings in plan.indexes.items()
-            if name in used
+            if plan.systems_on(name)
         },
         settings={
             name: msgspec.to_builtins(value)

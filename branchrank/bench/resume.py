@@ -19,14 +19,14 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.plan import Plan, PlannedSystem, check_plan, endpoint_predictor
+from branchrank.bench.plan import Plan, PlannedSystem, check_plan, endpoint_predictor, planned_system
 from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
 from branchrank.bench.record import index_facts
 from branchrank.embedders import is_bundled
@@ -205,7 +205,6 @@ class _RecordedPlan:
             experiment=run.experiment,
             split=run.split,
             filters=run.filters,
-            repeats=max((each.repeats for each in run.predictors), default=1),
             command=run.command,
         )
 
@@ -276,10 +275,10 @@ class _RecordedPlan:
     def _predictor(self, record: PredictorRecord) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
         """Return a function that creates a predictor, and that is called only if the run is trusted."""
         if record.system is not None:
-            origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
             system = with_reached(record.system, self._value)
-            planned = PlannedSystem(system=system, index=record.index, origin=origin)
-            return lambda: planned
+            return lambda: planned_system(
+                system, index=record.index, repeats=record.repeats, origin=record.origin
+            )
         url, _, target = record.origin.partition(" ")
         if is_url(url):
             self.reached["HTTP endpoint", url] = None

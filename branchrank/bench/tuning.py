@@ -34,7 +34,7 @@ import msgspec
 from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.bench.experiment import plan_from_experiment
 from branchrank.bench.opening import open_plan
-from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, check_plan
+from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, check_plan, planned_system
 from branchrank.errors import QuestionError, UsageError
 from branchrank.execution.executors import open_executor
 from branchrank.io.files import write_text
@@ -144,7 +144,7 @@ def tune(
     path = Path(experiment)
     given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=Path(questions))
     seed = given.settings.part(BenchmarkSettings).sample_seed
-    contenders = [each for each in given.predictors if isinstance(each, PlannedSystem) and not each.origin]
+    contenders = [each for each in given.planned if not each.origin]
     _check(path, contenders)
     points = {
         each.system.name: _points(each.system, given.indexes[each.index], budget, seed) for each in contenders
@@ -259,7 +259,7 @@ def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str,
             indexes[index] = _with_bm25(given.indexes[each.index], words)
             weights = {WEIGHTS[name][0]: value for name, value in point.items() if name in WEIGHTS}
             system = with_values(each.system, {**weights, "name": _label(each.system.name, number)})
-            predictors.append(PlannedSystem(system=system, index=index))
+            predictors.append(planned_system(system, index=index))
     part = msgspec.structs.replace(given.settings.part(BenchmarkSettings), baseline="")
     settings = given.settings.with_parts(part)
     return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)

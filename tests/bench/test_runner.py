@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.gold import gold
+from support.made_runs import opened_plan
 from support.predictors import Scripted, passage
 
 from branchrank.bench.answering import FATAL, answer, quality_pass
-from branchrank.bench.opening import OpenPlan, OpenPredictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.execution.executors import InProcess
 from branchrank.io.progress import no_progress
@@ -35,17 +35,9 @@ def run(
     tmp_path: Path, *predictors: tuple[Scripted, int], questions: list[Question] = QUESTIONS
 ) -> list[Row]:
     with RowLog(tmp_path / "rows.jsonl") as log:
-        opened = OpenPlan(
-            predictors=tuple(
-                OpenPredictor(
-                    predictor=each,
-                    unmemoized=each,
-                    record=PredictorRecord(name=each.name, llm=each.llm, repeats=repeats),
-                )
-                for each, repeats in predictors
-            ),
-            settings=BenchmarkSettings(top_k=3, trace_depth=2),
-        )
+        records = tuple(PredictorRecord(name=p.name, llm=p.llm, repeats=repeats) for p, repeats in predictors)
+        settings = BenchmarkSettings(top_k=3, trace_depth=2)
+        opened = opened_plan([each for each, _ in predictors], records, settings)
         return quality_pass(opened, questions, log, InProcess(), no_progress)[0]
 
 

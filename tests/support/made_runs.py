@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from branchrank.bench.benchmark import BenchmarkOptions, run_opened
-from branchrank.bench.opening import OpenPlan, OpenPredictor
+from branchrank.bench.opening import OpenPlan
+from branchrank.bench.plan import Plan
 from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
@@ -19,7 +20,7 @@ from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.timings import Timing
-from branchrank.settings import BenchmarkSettings
+from branchrank.settings import BenchmarkSettings, resolve
 
 PAGE_LINES = 40
 
@@ -180,16 +181,10 @@ def make_run(
     if not root.exists():
         make_corpus(root, 60)
     part = BenchmarkSettings(**{"latency_sample": 4, "top_k": 5, **settings})
-    opened = [
-        OpenPredictor(
-            predictor=each,
-            unmemoized=each,
-            record=PredictorRecord(
-                name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1
-            ),
-        )
+    records = tuple(
+        PredictorRecord(name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1)
         for each in predictors
-    ]
+    )
     run = RunRecord(
         experiment=experiment,
         created="2026-01-01T00:00:00+00:00",
@@ -203,9 +198,22 @@ def make_run(
         question_ids=tuple(question.id for question in asked),
         top_k=part.top_k,
         mode=part.mode,
-        predictors=tuple(each.record for each in opened),
+        predictors=records,
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    plan = OpenPlan(predictors=tuple(opened), settings=part, corpus=root)
-    return run_opened(change(run), plan, asked, folder / "reports", BenchmarkOptions(fresh=True))
+    opened = opened_plan(predictors, records, part, root)
+    return run_opened(change(run), opened, asked, folder / "reports", BenchmarkOptions(fresh=True))
+
+
+def opened_plan(
+    predictors: Sequence[Any],
+    records: tuple[PredictorRecord, ...],
+    part: BenchmarkSettings,
+    corpus: Path | None = None,
+) -> OpenPlan:
+    """Open predictors that were not made from names."""
+    made = tuple(predictors)
+    settings = resolve(environment={}).with_parts(part)
+    plan = Plan(data_dir=Path(), settings=settings, predictors=made, indexes={})
+    return OpenPlan(plan=plan, records=records, predictors=made, unmemoized=made, corpus=corpus)

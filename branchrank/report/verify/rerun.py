@@ -65,19 +65,20 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
     """Return each compared row's key and the first difference in the new answer ("" if there is none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
-        (question, each, repeat)
+        (question, predictor, repeat)
         for question in rerun.questions
-        for each in (rerun.opened.predictors if rerun.opened is not None else ())
-        for repeat in range(each.record.repeats)
+        if rerun.opened is not None
+        for each, predictor in zip(rerun.opened.records, rerun.opened.predictors, strict=True)
+        for repeat in range(each.repeats)
     ]
     found = []
-    for done, (question, each, repeat) in enumerate(wanted):
+    for done, (question, predictor, repeat) in enumerate(wanted):
         progress("questions", done, len(wanted))
-        kept = rows.get((question.id, each.record.name, repeat))
+        kept = rows.get((question.id, predictor.name, repeat))
         if kept is None:
             continue
         try:
-            row = answer(each.predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
+            row = answer(predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
             text = next(_differences(kept, row), "")
         except LLMError as error:
             text = f"rerun: {error.message}"
