@@ -106,13 +106,10 @@ def serve(
     from branchrank.serve.service import Service, Workers
 
     access = _access(**address)
-    with (
-        open_workspace(data_dir, given_flags(), quiet=quiet) as workspace,
-        contextlib.closing(Workers(threads, queue)) as workers,
-    ):
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         service = Service(workspace, predictors)
         service.warm_up()
-        app = application(service, workers, access)
+        app = application(service, Workers(threads, queue), access)
         lines = [f"not served: {name}: {reason}" for name, reason in service.refused.items()]
         lines.append(f"serving {', '.join(service.predictors)} on ")
         _run(app, address["host"], address["port"], lines)
@@ -150,13 +147,10 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
 
     if transport == "http":
         access = _access(**address)
-    with (
-        open_workspace(data_dir, given_flags(), quiet=quiet) as workspace,
-        contextlib.closing(Workers(1, QUEUE)) as workers,
-    ):
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         service = Service(workspace, predictors)
         workspace.index  # noqa: B018 - builds the index before a client needs it
-        server = mcp_server(service, workers)
+        server = mcp_server(service, Workers(1, QUEUE))
         if transport == "stdio":
             for number in (signal.SIGINT, signal.SIGTERM):
                 with contextlib.suppress(ValueError):  # raised outside the main thread

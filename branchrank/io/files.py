@@ -25,6 +25,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedIOBase, BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -64,15 +65,6 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def create_beside(path: Path) -> tuple[int, Path]:
-    """Create a temporary file in the same folder as ``path``, and return its file descriptor and path.
-
-    The permissions of the file follow the user's umask. Raises ``OSError`` if the file can't be created.
-    """
-    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
-
-
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file, which is renamed to ``path`` if the block ends without an error.
@@ -81,24 +73,17 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path) as stream:
-            yield stream
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    descriptor, name = create_beside(path)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    fsync_directory(path.parent)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            with temporary.open("xb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        fsync_directory(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -166,7 +151,7 @@ def digest_of(value: object) -> str:
     return digest_bytes(msgspec.json.encode(value, order="sorted"))
 
 
-#: Matches the names of temporary files that :func:`create_beside` creates.
+#: Matches the names of temporary files that :func:`atomic_writer` creates.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
@@ -252,34 +237,9 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
     """Write the file ``relative`` below ``root`` atomically and durably.
 
     Missing folders are created. If the path is a symbolic link, the link is replaced and not followed. Raises
-    the same errors as :func:`open_beneath`.
+    :class:`PermissionError` for the paths that :func:`safe_path` refuses.
     """
-    with writer_beneath(root, relative) as stream:
-        stream.write(content)
-
-
-@contextlib.contextmanager
-def writer_beneath(root: Path, relative: str) -> Iterator[BinaryIO]:
-    """Open a temporary file that is renamed to ``relative`` below ``root`` when the ``with`` block ends.
-
-    If the block raises an exception, the temporary file is removed. Raises the same errors as
-    :func:`write_beneath`.
-    """
-    path = safe_path(root, relative, follow_last=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as stream:
-        yield stream
-
-
-def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Overwrite the file ``relative`` below ``root`` without a temporary file.
-
-    After a crash, the file's content may be incomplete, but no temporary file remains. Raises the same errors
-    as :func:`open_beneath`.
-    """
-    path = safe_path(root, relative)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    write_bytes(safe_path(root, relative, follow_last=True), content)
 
 
 def create_beneath(root: Path, relative: str) -> None:
@@ -345,14 +305,8 @@ def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
 
 def links_beneath(root: Path) -> Iterator[Path]:
     """Yield the symbolic links below ``root``. If ``root`` itself is a link, yield only ``root``."""
-    if root.is_symlink():
-        yield root
-        return
-    for folder, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            if path.is_symlink():
-                yield path
+    found = [root] if root.is_symlink() else root.rglob("*")
+    yield from (path for path in found if path.is_symlink())
 
 
 def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
@@ -361,20 +315,17 @@ def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int)
     Raises :class:`PermissionError` for a symbolic link, a special file or an exceeded limit, and ``OSError``
     if the system denies access.
     """
-    left_bytes, left_files = most_bytes, most_files
     for link in links_beneath(source):
         raise PermissionError(errno.EACCES, "symbolic links are not followed", str(link))
-    for folder, folders, files in os.walk(source):
-        made = target / os.path.relpath(folder, source)
-        made.mkdir(mode=0o700)
-        left_files -= len(folders) + len(files)
-        for name in files:
-            path = Path(folder, name)
-            left_bytes -= path.stat().st_size
-            if left_bytes < 0 or left_files < 0:
-                break
-            with open_file(path) as stream, (made / name).open("xb") as copy:
-                shutil.copyfileobj(stream, copy, 1 << 20)
-        if left_bytes < 0 or left_files < 0:
-            reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
-            raise PermissionError(errno.EFBIG, reason, str(source))
+    paths = list(islice(source.rglob("*"), most_files + 1))
+    if len(paths) > most_files or sum(path.stat().st_size for path in paths if path.is_file()) > most_bytes:
+        reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
+        raise PermissionError(errno.EFBIG, reason, str(source))
+    target.mkdir(mode=0o700)
+    for path in paths:  # a folder comes before its files
+        copy = target / path.relative_to(source)
+        if path.is_dir():
+            copy.mkdir()
+        else:
+            with open_file(path) as stream, copy.open("xb") as written:
+                shutil.copyfileobj(stream, written, 1 << 20)

@@ -23,7 +23,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -205,19 +205,6 @@ class Database:
         return bool(count)
 
 
-class Values(Protocol):
-    """Stores bytes by key. A failed read finds nothing, and a failed write is ignored."""
-
-    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the stored bytes by key, omitting keys whose bytes are missing or damaged."""
-
-    def put_many(self, values: Mapping[str, bytes]) -> None:
-        """Store bytes under their keys, and replace existing bytes."""
-
-    def close(self) -> None:
-        """Close the file or the connections."""
-
-
 def cache_layout(what: str, application_id: int, *, aging: bool = False) -> Layout:
     """Return the layout of a :class:`CacheFile`. If ``aging`` is true, the oldest rows can be deleted."""
     return Layout(
@@ -388,6 +375,10 @@ class RedisValues:
                     f"the {self._what} at {self._shown} is not available; continuing without it: {error}"
                 )
             return None
+
+
+#: Stores bytes by key. A failed read finds nothing, and a failed write is ignored.
+Values = CacheFile | RedisValues
 
 
 def _redis_client(url: str) -> Redis:

@@ -29,13 +29,17 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 class ProgressReporter:
-    """Shows the progress of a long operation, stage by stage. This base class shows nothing."""
+    """Shows the progress of a long operation, stage by stage. This base class only calls ``callback``."""
+
+    def __init__(self, callback: Progress = no_progress) -> None:
+        self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show that ``done`` of the ``total`` units in ``stage`` are finished.
 
         A ``total`` of 0 means that the total is unknown.
         """
+        self.callback(stage, done, total)
 
     def status(self, text: str) -> None:
         """Show a status line, such as the costs so far, in place of the previous status line."""
@@ -100,16 +104,6 @@ class _Bars(ProgressReporter):
             self.bars.update(self.moving, text=safe(text))
 
 
-class _Called(ProgressReporter):
-    """Reports progress to a callback function, and ignores status lines."""
-
-    def __init__(self, callback: Progress) -> None:
-        self.callback = callback
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        self.callback(stage, done, total)
-
-
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
     """Yield a reporter that shows progress (``True``), shows nothing (``False``) or calls a given function.
@@ -122,7 +116,7 @@ def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
             progress("questions", 3, 100)
     """
     if not isinstance(progress, bool):
-        yield _Called(progress)
+        yield ProgressReporter(progress)
     elif not progress:
         yield ProgressReporter()
     elif handle := _notebook_handle():

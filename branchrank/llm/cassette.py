@@ -20,10 +20,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -56,26 +56,6 @@ class Recorded(Record, frozen=True, kw_only=True):
 
     reply: LLMReply
     outcome: str = "ok"
-
-
-class KeptCall(Record, frozen=True, kw_only=True):
-    """A recorded call without its prompt, identified by its key."""
-
-    key: str
-    stage: str
-    question: str
-    model: str
-    recorded: Recorded
-
-
-class DecisionCache(Protocol):
-    """A cache of LLM calls. A call's key depends on its content and endpoint (a URL without credentials)."""
-
-    def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """Return a call's cached outcome, or ``None`` if the call is not cached."""
-
-    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Cache a call and its outcome."""
 
 
 class Cassette:
@@ -127,7 +107,9 @@ class Cassette:
         """Store one call on disk."""
         content = _json(_addressed(request, model, endpoint))
         labels = (request.stage, request.context.question_id, content, _json(recorded))
-        self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
+        row = (call_key(request, model, endpoint), *map(self._redact, labels))
+        with self._guarded():
+            self._database.put([(*row, _checksum(row))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
         """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
@@ -137,23 +119,6 @@ class Cassette:
             for row in self._rows(_ALL)
             if (row[2], row[1]) in wanted and (found := _intact(row)) is not None and found.outcome != "ok"
         }
-
-    def calls(self) -> list[KeptCall]:
-        """Return every undamaged call, sorted by key."""
-        return [
-            KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
-            for row in self._rows(f"{_ALL} ORDER BY key")
-            if (found := _intact(row)) is not None and (content := _content(row[3])) is not None
-        ]
-
-    def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
-        self._put(
-            [
-                (call.key, call.stage, call.question, _json({"model": call.model}), _json(call.recorded))
-                for call in calls
-            ]
-        )
 
     def models(self) -> list[str]:
         """Return the names of all models in the recorded calls, sorted."""
@@ -166,15 +131,18 @@ class Cassette:
         rows = self._rows(_NEAREST, key, request.context.question_id, request.stage, _NEIGHBORS)
         if not rows:
             return "the cassette is empty"
-        if rows[0][0] == key:
-            return "its row is damaged"
-        wanted = request.content(model)
         near = [row for row in rows if row[1:3] == rows[0][1:3]]
         contents = [content for row in near if (content := _content(row[3])) is not None]
-        if not contents:
-            return "the most similar recorded calls are damaged and can't be compared"
-        nearest = max(contents, key=lambda content: _likeness(wanted, content))
-        return "; ".join(_differences(wanted, nearest))
+        if rows[0][0] == key or not contents:
+            return "its row is damaged"
+        wanted = request.content(model)
+        compared = SequenceMatcher(b=_json(wanted), autojunk=False)
+
+        def likeness(content: dict[str, Any]) -> float:
+            compared.set_seq1(_json(content))
+            return compared.quick_ratio()
+
+        return "; ".join(_differences(wanted, max(contents, key=likeness)))
 
     def close(self) -> None:
         """Merge SQLite's write-ahead log into the file, and close the file."""
@@ -183,10 +151,6 @@ class Cassette:
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._guarded():
             return self._database.rows(statement, values)
-
-    def _put(self, rows: list[tuple[str, ...]]) -> None:
-        with self._guarded():
-            self._database.put([(*row, _checksum(row)) for row in rows])
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -235,6 +199,10 @@ class RedisDecisions:
         self._values.put_many({call_key(request, model, endpoint): content})
 
 
+#: A cache of LLM calls. A call's key depends on its content and endpoint (a URL without credentials).
+DecisionCache = Cassette | RedisDecisions
+
+
 def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
     """Return the digest of a call's content and endpoint, as 64 hexadecimal digits."""
     return digest_of(_addressed(request, model, endpoint))
@@ -279,17 +247,6 @@ def _content(text: str) -> dict[str, Any] | None:
 def _prompt_lines(content: dict[str, Any]) -> list[str]:
     messages = content.get("messages") or []
     return [line for message in messages for line in str(message.get("content", "")).splitlines()]
-
-
-def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the similarity of two calls, from 0 to 2.
-
-    The similarity is the sum of the similarity of the prompts (0 to 1) and the share of equal fields.
-    """
-    shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
-    lines: float = shared.quick_ratio()
-    same = [name for name, value in wanted.items() if other.get(name) == value]
-    return lines + len(same) / len(wanted)
 
 
 def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:

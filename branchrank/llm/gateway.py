@@ -15,10 +15,8 @@ or if a replay's cassette does not contain the call.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
@@ -80,8 +78,6 @@ class Gateway:
         self._cache = cache
         self._endpoint = endpoint
         self._turns: dict[str, threading.Lock] = {}
-        self._callers: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
         """Make one logical call and parse its reply with ``read``.
@@ -91,7 +87,8 @@ class Gateway:
         """
         value: T | None = None
         detail = ""
-        with self._alone(call_key(request, self.model)):
+        # The second of two identical calls waits, so that the cache can answer it.
+        with self._turns.setdefault(call_key(request, self.model), threading.Lock()):
             recorded = self._replayed(request)
             replayed = recorded is not None
             recorded = recorded or self._cached(request)
@@ -184,21 +181,6 @@ class Gateway:
             f"{cassette.difference(request, self.model)}",
             remedy=f"run the recorded command unchanged, or record again with --llm-record {cassette.path}",
         )
-
-    @contextlib.contextmanager
-    def _alone(self, key: str) -> Iterator[None]:
-        """Wait until no identical call is running, so that the cache can answer this call."""
-        with self._lock:
-            turn = self._turns.setdefault(key, threading.Lock())
-            self._callers[key] += 1
-        try:
-            with turn:
-                yield
-        finally:
-            with self._lock:
-                self._callers[key] -= 1
-                if not self._callers[key]:
-                    del self._callers[key], self._turns[key]
 
 
 def _row(request: LLMRequest, model: str, recorded: Recorded, *, replayed: bool) -> LLMCall:

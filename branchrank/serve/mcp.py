@@ -161,8 +161,7 @@ class _Tools:
             return search()
 
         answer = await _run(self._workers, checked)
-        hits = [found.hit for found in answer.results]
-        data = Answer(results=[_result(hit) for hit in hits], status=answer.status.message)
+        data = Answer(results=[_result(found.hit) for found in answer.results], status=answer.status.message)
         return CallToolResult(
             content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
         )
@@ -218,14 +217,5 @@ async def _run(workers: Workers, work: Callable[[], T]) -> T:
 
 
 def _result(hit: Hit) -> Result:
-    return Result(
-        id=hit.id,
-        path=hit.source,
-        line_start=hit.line_start,
-        line_end=hit.line_end,
-        text=hit.text,
-        score=hit.score,
-        matched_lines=list(hit.matched),
-        breadcrumb=hit.breadcrumb,
-        distance=hit.distance,
-    )
+    same = {name: getattr(hit, name) for name in Result.model_fields if name in Hit.__struct_fields__}
+    return Result(path=hit.source, matched_lines=list(hit.matched), **same)

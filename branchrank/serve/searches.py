@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Lock
 
 from branchrank.files.read_file import FileRefused
@@ -44,12 +44,13 @@ class Searches:
                 search=lambda query, _: service.tool_search(query, name, TOP),
             )
 
-        self.modes = (
+        modes = (
             Mode(name="grep", label="Grep", search=lambda query, _: tools.grep_search(query)),
             Mode(name="vector", label="Vector", search=lambda query, _: tools.vector_search(query)),
             Mode(name="hybrid", label="Grep + vector", search=tools.hybrid_search, takes_keywords=True),
             *map(predictor, service.predictors),
         )
+        self.modes = {mode.name: mode for mode in modes}
 
     @property
     def best(self) -> str:
@@ -65,21 +66,15 @@ class Searches:
             wanted.insert(0, "predictor-hybrid")
         if self._workspace.index.token_vectors is not None:
             wanted.insert(0, "predictor-late-interaction")
-        names = [mode.name for mode in self.modes]
-        return next((name for name in wanted if name in names), names[-1])
+        return next((name for name in wanted if name in self.modes), [*self.modes][-1])
 
-    def mode(self, name: str) -> Mode:
-        """Return the search mode with the given name."""
-        (chosen,) = (entry for entry in self.modes if entry.name == name)
-        return chosen
-
-    def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
-        """Run a query in a search mode and return the results.
+    def search(self, mode: str, query: str, keywords: str = "") -> ToolAnswer:
+        """Run a query in a search mode.
 
         Modes without a keyword box ignore ``keywords``.
         """
         with self._lock:
-            return self.mode(mode).search(query, keywords).results
+            return self.modes[mode].search(query, keywords)
 
     def source(self, hit: Hit) -> list[str]:
         """Return the lines of the file that contains a hit, or the reason why the file can't be read."""

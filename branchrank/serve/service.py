@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
 
 from branchrank.errors import LLMError, UsageError
 from branchrank.records import Retrieval
@@ -101,38 +100,18 @@ class QueueFullError(Exception):
 
 
 class Workers:
-    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more.
-
-    Call :meth:`close` when the workers are no longer needed.
-    """
+    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more."""
 
     def __init__(self, threads: int, waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
-        self._capacity = threads + waiting
-        self._taken = 0
-        self._lock = Lock()
+        self._limiter = CapacityLimiter(threads)
+        self._waiting = waiting
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread and return its result.
 
         Raises :class:`QueueFullError` if the queue is full.
         """
-        with self._lock:
-            if self._taken >= self._capacity:
-                raise QueueFullError
-            self._taken += 1
-        try:
-            future = self._pool.submit(work)
-        except BaseException:
-            self._leave()
-            raise
-        future.add_done_callback(self._leave)
-        return await asyncio.wrap_future(future)
-
-    def _leave(self, _finished: Future[T] | None = None) -> None:
-        with self._lock:
-            self._taken -= 1
-
-    def close(self) -> None:
-        """Wait until the running functions have finished, and discard those in the queue."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        busy = self._limiter.statistics()
+        if busy.borrowed_tokens == busy.total_tokens and busy.tasks_waiting >= self._waiting:
+            raise QueueFullError
+        return await to_thread.run_sync(work, limiter=self._limiter)

@@ -20,7 +20,7 @@ from branchrank.errors import BranchRankError, MissingDependencyError
 from branchrank.io.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.searches import Searches, preview, why
-from branchrank.systems.search_tools import Found, SearchStatus
+from branchrank.systems.search_tools import Found
 
 try:
     from rich.cells import cell_len
@@ -32,7 +32,6 @@ try:
     from textual.containers import Horizontal, Vertical
     from textual.content import Content
     from textual.geometry import Size
-    from textual.message import Message
     from textual.scroll_view import ScrollView
     from textual.strip import Strip
     from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
@@ -47,14 +46,6 @@ QUERY_CHARACTERS = 10_240
 #: be below the middle.
 LEAD = 3
 TAB = 4
-
-
-class Heard(Message):
-    """A message that contains a search's status, sent from the search's thread."""
-
-    def __init__(self, status: SearchStatus) -> None:
-        super().__init__()
-        self.status = status
 
 
 class Choice(Record, frozen=True, kw_only=True):
@@ -185,11 +176,11 @@ class SearchApp(App[Choice]):
         keywords = Input(id="keywords", max_length=QUERY_CHARACTERS)
         keywords.placeholder = "Exact words for grep"
         keywords.border_title = "Keywords"
-        keywords.display = self._searches.mode(self._mode).takes_keywords
+        keywords.display = self._searches.modes[self._mode].takes_keywords
         with Horizontal(id="inputs"):
             yield query
             yield keywords
-        tabs = [Tab(mode.label, id=mode.name) for mode in self._searches.modes]
+        tabs = [Tab(mode.label, id=mode.name) for mode in self._searches.modes.values()]
         yield Tabs(*tabs, active=self._mode, id="modes")
         with Horizontal():
             with Vertical(id="left"):
@@ -205,8 +196,7 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Subscribe to the status of searches, and run the initial query if there is one."""
-        self._searches.tools.listen(self._tell)
+        """Run the initial query if there is one."""
         self.query_one("#query", Input).focus()
         if self._first_query:
             self._search()
@@ -249,7 +239,7 @@ class SearchApp(App[Choice]):
         chosen = event.tab.id or self._mode
         if chosen != self._mode:
             self._mode = chosen
-            self.query_one("#keywords", Input).display = self._searches.mode(chosen).takes_keywords
+            self.query_one("#keywords", Input).display = self._searches.modes[chosen].takes_keywords
             self._search()
 
     def _search(self) -> None:
@@ -266,35 +256,23 @@ class SearchApp(App[Choice]):
         worker = get_current_worker()
         start = time.perf_counter()
         try:
-            found = self._searches.search(mode, query, keywords)
+            answer = self._searches.search(mode, query, keywords)
+            found, said = answer.results, (answer.status.message, "")
         except BranchRankError as error:
-            if not worker.is_cancelled:
-                self.call_from_thread(self._failed, error)
-            return
+            found, said = (), (str(error), "bold red")
         spent = (time.perf_counter() - start) * 1000
         if not worker.is_cancelled:
+            self.call_from_thread(self._say, *said)
             self.call_from_thread(self._show_results, found, spent)
 
-    def _tell(self, status: SearchStatus) -> None:
-        self.post_message(Heard(status))
-
-    @on(Heard)
-    def _heard(self, event: Heard) -> None:
-        self._say(event.status.message)
-
-    def _say(self, message: str, style: str = "") -> None:
+    def _say(self, message: str, style: str) -> None:
         line = Text.assemble((time.strftime("%H:%M:%S "), "dim"), (safe(message), style))
         self.query_one(RichLog).write(line, expand=True)
 
-    def _failed(self, error: BranchRankError) -> None:
-        self._say(str(error), "bold red")
-        self._show_results((), None)
-
-    def _show_results(self, found: Sequence[Found], spent: float | None) -> None:
+    def _show_results(self, found: Sequence[Found], spent: float) -> None:
         self._results = found
-        took = "" if spent is None else f"   {spent:.0f} ms"
         count = f"{len(found)} result{'' if len(found) == 1 else 's'}" if found else "nothing found"
-        self.query_one("#count", Static).update(count + took)
+        self.query_one("#count", Static).update(f"{count}   {spent:.0f} ms")
         results = self.query_one("#results", OptionList)
         results.clear_options()
         results.add_options([Option(_shown(rank, each)) for rank, each in enumerate(found, start=1)])

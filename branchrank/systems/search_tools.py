@@ -14,7 +14,7 @@ A citation consists of a file's path and a range of lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -61,9 +61,6 @@ class SearchStatus(Record, frozen=True, kw_only=True):
         return "; ".join([found, *self.notices])
 
 
-Listener = Callable[[SearchStatus], None]
-
-
 class Found(Record, frozen=True, kw_only=True):
     """One result from a search tool.
 
@@ -103,23 +100,12 @@ class ToolAnswer(Record, frozen=True, kw_only=True):
 class SearchTools:
     """The search tools of one engine. Thread-safe."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        listeners: Iterable[Listener] = (),
-        allowed_paths: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, engine: Engine, *, allowed_paths: Sequence[Path] = ()) -> None:
         """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
-        self._listeners = list(listeners)
         sources = engine.sources
         indexed = sources.admitted_sources(())
         self._reader = FileReader(sources.corpus_root, indexed, allowed_paths)
-
-    def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the status of every search from now on."""
-        self._listeners.append(listener)
 
     def grep_search(
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
@@ -198,8 +184,6 @@ class SearchTools:
             unit=unit,
             notices=(*retrieval.remarks, *fallbacks),
         )
-        for listener in self._listeners:
-            listener(status)
         return ToolAnswer(results=found, status=status)
 
     def _lines(self, hit: Hit) -> str:

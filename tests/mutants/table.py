@@ -84,7 +84,7 @@ _ACCEPTANCE = (
         "    return len(found.hits)",
         HYBRID + "::TestSearchFeedbackAndCitations::test_enhanced_search_log_feedback"),
     Mutant("status-not-wired-to-the-terminal-ui", "branchrank/serve/tui.py",
-        "        self._searches.tools.listen(self._tell)\n", "",
+        "            self.call_from_thread(self._say, *said)\n", "",
         HYBRID + "::TestSearchFeedbackAndCitations::test_requirement"),
     Mutant("matched-lines-not-returned", "branchrank/serve/mcp.py",
         "matched_lines=list(hit.matched),", "matched_lines=[],",
@@ -220,11 +220,13 @@ _ACCEPTANCE = (
 )
 _FAULTS = (
     Mutant("files-written-in-place", "branchrank/io/files.py",
-        "    descriptor, name = create_beside(path)\n",
-        "    descriptor, name = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path\n",
+        'path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")\n        try:\n'
+        '            with temporary.open("xb")',
+        'path\n        try:\n            with temporary.open("wb")',
         PLACES + "[init]"),
     Mutant("a-full-disk-is-not-said", "branchrank/io/files.py",
-        "            os.unlink(name)\n        raise\n", "            os.unlink(name)\n        return\n",
+        "            temporary.unlink(missing_ok=True)\n            raise\n",
+        "            temporary.unlink(missing_ok=True)\n            return\n",
         PLACES + "[init]"),
     Mutant("finished-before-the-report-is-written", "branchrank/bench/benchmark.py",
         "        publish(measured)\n        done = sealed(directory, measured.record)\n"

@@ -59,7 +59,6 @@ def server(service: Service) -> Iterator[Running]:
     )
     with running(application(service, workers, access)) as made:
         yield made
-    workers.close()
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -96,7 +95,6 @@ def test_pages_of_an_allowed_origin_can_read_answers(service: Service) -> None:
         assert "access-control-allow-origin" not in headers
         answer = made.send(b"OPTIONS /retrieve HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert answer[0] == 401
-    workers.close()
 
 
 def test_a_request_without_or_with_two_hosts_is_refused(server: Running) -> None:

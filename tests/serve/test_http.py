@@ -24,10 +24,8 @@ TOKEN = "correct-horse-battery"
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Workers]:
-    made = Workers(4, 64)
-    yield made
-    made.close()
+def workers() -> Workers:
+    return Workers(4, 64)
 
 
 @pytest.fixture(scope="module")
@@ -169,14 +167,13 @@ def test_a_full_queue_is_answered_at_once(service: Service, monkeypatch: pytest.
         first = pool.submit(server.send, post(asking()))
         assert begun.acquire(timeout=20)
         second = pool.submit(server.send, post(asking()))
-        assert eventually(lambda: workers._taken == 2)
+        assert eventually(lambda: workers._limiter.statistics().tasks_waiting == 1)
         answer = server.send(post(asking()))
         assert error(answer) == (503, "busy")
         assert answer[1]["retry-after"] == "1"
         release.set()
         assert [first.result()[0], second.result()[0]] == [200, 200]
         assert server.send(post(asking()))[0] == 200
-    workers.close()
 
 
 def test_a_failed_query_frees_its_slot(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +190,6 @@ def test_a_failed_query_frees_its_slot(service: Service, monkeypatch: pytest.Mon
         for _ in range(5):
             assert error(server.send(post(asking("fail")))) == (500, "failed")
         assert server.send(post(asking()))[0] == 200
-    workers.close()
 
 
 def test_too_many_connections_are_answered_503(
@@ -233,7 +229,6 @@ def test_shutdown_finishes_running_requests(service: Service, monkeypatch: pytes
             server.send(post(asking()))
         release.set()
         assert answer.result()[0] == 200
-    workers.close()
 
 
 def test_several_threads_get_the_answers_of_one(service: Service) -> None:

@@ -28,7 +28,6 @@ def server(service: Service) -> Iterator[Running]:
     workers = Workers(2, 64)
     with running(application(service, workers, Access())) as made:
         yield made
-    workers.close()
 
 
 def test_no_path_leads_to_a_file(server: Running, workspace: WorkspaceFolder) -> None:
@@ -104,7 +103,6 @@ def test_a_missing_body_times_out(service: Service) -> None:
         slow.sendall(post(asking())[:-3])
         status, headers, _ = parsed(received(slow))
         assert (status, headers["connection"]) == (408, "close")
-    workers.close()
 
 
 def test_slow_clients_do_not_hold_up_others(server: Running) -> None:
@@ -144,7 +142,6 @@ def test_any_body_is_answered(service: Service, body: bytes) -> None:
         scope = {"type": "http", "method": "POST", "path": "/retrieve", "headers": headers}
         scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
         await application(service, workers, Access())(scope, receive, send)
-        workers.close()
         return statuses[0]
 
     assert asyncio.run(ask()) in (200, 400, 422)

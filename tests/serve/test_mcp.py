@@ -41,10 +41,8 @@ def tools(service: Service) -> SearchTools:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Workers]:
-    made = Workers(1, 8)
-    yield made
-    made.close()
+def workers() -> Workers:
+    return Workers(1, 8)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def text_of(app: SearchApp, selector: str) -> str:
 
 
 async def test_a_query_shows_results_source_and_status(searches: Searches) -> None:
-    (found,) = searches.search("grep", "max_retries")
+    (found,) = searches.search("grep", "max_retries").results
     (line,) = found.hit.matched
     app = SearchApp(searches, mode="grep")
     async with app.run_test(size=SIZE) as pilot:
@@ -94,7 +94,7 @@ async def test_a_query_shows_results_source_and_status(searches: Searches) -> No
 async def test_every_mode_searches_and_reports(searches: Searches) -> None:
     query = "clear the cache pool"
     direct = {
-        mode.name: [each.citation for each in searches.search(mode.name, query)] for mode in searches.modes
+        name: [each.citation for each in searches.search(name, query).results] for name in searches.modes
     }
     assert [*direct][:5] == ["grep", "vector", "hybrid", "predictor-local", "predictor-hybrid"]
     app = SearchApp(searches, mode="grep", query=query)
@@ -113,8 +113,8 @@ async def test_every_mode_searches_and_reports(searches: Searches) -> None:
 async def test_the_keyword_box_is_shown_only_in_modes_that_use_it(searches: Searches) -> None:
     """Grep looks for the keywords, the vectors for the meaning of the query, as in the tool."""
     query, keywords = "switch the servers over", "max_retries"
-    with_keywords = [each.citation for each in searches.search("hybrid", query, keywords)]
-    assert with_keywords != [each.citation for each in searches.search("hybrid", query)]
+    with_keywords = [each.citation for each in searches.search("hybrid", query, keywords).results]
+    assert with_keywords != [each.citation for each in searches.search("hybrid", query).results]
     app = SearchApp(searches, mode="grep", query=query)
     async with app.run_test(size=SIZE) as pilot:
         await settled(app, pilot)
@@ -131,7 +131,7 @@ async def test_the_keyword_box_is_shown_only_in_modes_that_use_it(searches: Sear
         await pilot.press("f2")
         await settled(app, pilot)
         assert not box.display
-        local = [each.citation for each in searches.search("predictor-local", query)]
+        local = [each.citation for each in searches.search("predictor-local", query).results]
         assert [entry.split()[1] for entry in listed(app)] == local
 
 
@@ -172,7 +172,7 @@ async def test_the_ui_starts_in_late_interaction_if_the_index_has_token_vectors(
 
 
 async def test_moving_through_results_moves_the_source(searches: Searches) -> None:
-    found = searches.search("hybrid", "switch the servers over")
+    found = searches.search("hybrid", "switch the servers over").results
     assert len(found) > 2
     app = SearchApp(searches, mode="hybrid", query="switch the servers over")
     async with app.run_test(size=SIZE) as pilot:

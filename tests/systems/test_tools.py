@@ -19,7 +19,7 @@ from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches.grep import passage_chunks
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.search_tools import SearchStatus, SearchTools
+from branchrank.systems.search_tools import SearchTools
 
 Opened = tuple[Index, Path, Resolved]
 
@@ -123,19 +123,15 @@ def test_missing_keywords_are_taken_from_the_question(opened: Opened, keywords: 
     assert any("max_retries" in found.hit.text and found.hit.matched for found in answer.results)
 
 
-def test_every_search_notifies_its_listeners(opened: Opened) -> None:
-    heard: list[SearchStatus] = []
-    search = tools(opened, listeners=[heard.append])
-    later: list[SearchStatus] = []
-    search.listen(later.append)
+def test_every_answer_counts_what_was_found(opened: Opened) -> None:
+    search = tools(opened)
     answers = [search.grep_search("cache"), search.vector_search("cache"), search.hybrid_search("cache")]
-    assert heard == later == [answer.status for answer in answers]
-    assert [status.unit for status in heard] == ["files", "chunks", "chunks"]
-    for status, answer in zip(heard, answers, strict=True):
-        assert status.characters == sum(len(found.hit.text) for found in answer.results)
-        assert f"{status.characters} characters" in status.message
-    assert heard[0].count == len({found.hit.source for found in answers[0].results})
-    assert heard[2].count == len(answers[2].results)
+    assert [answer.status.unit for answer in answers] == ["files", "chunks", "chunks"]
+    for answer in answers:
+        assert answer.status.characters == sum(len(found.hit.text) for found in answer.results)
+        assert f"{answer.status.characters} characters" in answer.status.message
+    assert answers[0].status.count == len({found.hit.source for found in answers[0].results})
+    assert answers[2].status.count == len(answers[2].results)
 
 
 def test_grep_counts_every_file_once_whatever_the_limit(tmp_path: Path) -> None:
