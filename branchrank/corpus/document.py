@@ -34,6 +34,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
+from branchrank.io.files import digest_bytes
 from branchrank.records import BREADCRUMB_SEPARATOR, Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
@@ -121,28 +124,9 @@ class Document(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class DocumentOutline(Record, frozen=True, kw_only=True):
-    """The part of a document that an index build keeps in memory while it parses other documents.
-
-    ``title`` is the title of the section that represents the whole file.
-    """
-
-    source: str
-    title: str
-    digest: str
-    line_count: int
-    toctree: tuple[str, ...]
-
-    @classmethod
-    def of(cls, document: Document) -> DocumentOutline:
-        """Return the outline of ``document``."""
-        return cls(
-            source=document.source,
-            title=document.sections[0].title,
-            digest=document.digest,
-            line_count=document.line_count,
-            toctree=document.toctree,
-        )
+def without_content(document: Document) -> Document:
+    """Return the part of a document that an index build keeps in memory while it parses other documents."""
+    return replace(document, sections=(), labels=(), references=(), notes=())
 
 
 _MAX_SLUG = 80
@@ -294,6 +278,41 @@ def finish_sections(
         )
         for position in range(len(starts))
     )
+
+
+class Findings:
+    """What a parser finds in one file, in line order. ``title`` is the title in the file's front matter."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.headings: list[Heading] = []
+        self.blocks: list[Block] = []
+        self.labels: list[Label] = []
+        self.references: list[Reference] = []
+        self.toctree: list[str] = []
+        self.notes: list[str] = []
+
+    def document(self, source: str, content: bytes, line_count: int) -> Document:
+        """Return the document of a file with the bytes ``content``."""
+        headings, rest, more_notes = limit_headings(source, self.headings, len(content))
+        sections = finish_sections(
+            source,
+            headings=headings,
+            blocks=[*self.blocks, *rest],
+            line_count=line_count,
+            title=self.title,
+        )
+        return Document(
+            source=source,
+            title=sections[0].title,
+            digest=digest_bytes(content),
+            line_count=line_count,
+            sections=sections,
+            toctree=tuple(self.toctree),
+            labels=tuple(self.labels),
+            references=tuple(self.references),
+            notes=(*self.notes, *more_notes),
+        )
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from branchrank.corpus.document import Document, DocumentOutline
+from branchrank.corpus.document import Document
 from branchrank.corpus.reading import SUFFIXES, is_document, read_document
 from branchrank.errors import BranchRankError, CorpusError, nearest_path
 from branchrank.io.files import digest_of, open_beneath, read_beneath
@@ -169,15 +169,6 @@ class Corpus(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-class CorpusOutline(Record, frozen=True, kw_only=True):
-    """A corpus without its documents' content. The fields have the same meaning as in :class:`Corpus`."""
-
-    root: str
-    documents: tuple[DocumentOutline, ...]
-    digest: str
-    notes: tuple[str, ...]
-
-
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
     """Return the digest of a corpus, given the pairs (file path, SHA-256 of the file) in any order."""
     return digest_of(sorted(digests))
@@ -204,15 +195,26 @@ def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = 
     documents: list[Document] = []
     notes = list(found.notes)
     for number, file in enumerate(found.files, start=1):
+        documents += read_documents(root, [file.source], notes)
+        progress("read", number, len(found.files))
+    return corpus_of(root, documents, notes)
+
+
+def read_documents(root: Path, sources: Iterable[str], notes: list[str]) -> Iterator[Document]:
+    """Yield the documents at the paths ``sources``. Add notes on unreadable files and parsing problems."""
+    for source in sources:
         try:
-            document = read_document(file.source, read_beneath(root, file.source))
+            document = read_document(source, read_beneath(root, source))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            notes.append(f"{file.source!a}: skipped because it can't be read ({reason})")
+            notes.append(f"{source!a}: skipped because it can't be read ({reason})")
         else:
-            documents.append(document)
-            notes.extend(f"{file.source!a}: {note}" for note in document.notes)
-        progress("read", number, len(found.files))
+            notes.extend(f"{source!a}: {note}" for note in document.notes)
+            yield document
+
+
+def corpus_of(root: Path, documents: Sequence[Document], notes: Sequence[str]) -> Corpus:
+    """Return the corpus of the documents below ``root``. Raises :class:`CorpusError` without documents."""
     if not documents:
         raise CorpusError(
             f"no document of the corpus {root} can be read", remedy=f"check the permissions: ls -l {root}"

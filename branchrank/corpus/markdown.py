@@ -27,17 +27,14 @@ from branchrank.corpus.document import (
     Block,
     BlockKind,
     Document,
+    Findings,
     Heading,
     Label,
-    Reference,
-    finish_sections,
-    limit_headings,
     plain_blocks,
 )
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
-from branchrank.io.files import digest_bytes
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -70,28 +67,14 @@ def read_markdown(source: str, content: bytes) -> Document:
     try:
         reader.read([""] * front.lines + lines[front.lines :], first_line=1, nesting=0)
     except _PARSER_FAULTS as error:
-        notes += (f"read as plain text, because the Markdown parser failed ({type(error).__name__})",)
         reader = _Reader(mdx=False)
+        reader.notes = [f"read as plain text, because the Markdown parser failed ({type(error).__name__})"]
         reader.blocks = plain_blocks(lines)
-    headings, rest, more_notes = limit_headings(source, reader.headings, len(content))
-    sections = finish_sections(
-        source,
-        headings=headings,
-        blocks=[*front.blocks, *reader.blocks, *rest],
-        line_count=len(lines),
-        title=front.title,
-    )
-    return Document(
-        source=source,
-        title=sections[0].title,
-        digest=digest_bytes(content),
-        line_count=len(lines),
-        sections=sections,
-        toctree=tuple(reader.toctree),
-        labels=tuple(sorted(set(reader.labels), key=lambda label: (label.line, label.name))),
-        references=tuple(reader.references),
-        notes=(*notes, *reader.notes, *more_notes),
-    )
+    reader.title = front.title
+    reader.blocks = [*front.blocks, *reader.blocks]
+    reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
+    reader.notes = [*notes, *reader.notes]
+    return reader.document(source, content, len(lines))
 
 
 class _FrontMatter(NamedTuple):
@@ -120,17 +103,12 @@ def _front_matter(lines: Sequence[str]) -> _FrontMatter:
     return _FrontMatter(title, blocks, last + 1 if last else 0)
 
 
-class _Reader:
+class _Reader(Findings):
     """Collects the headings, blocks and labels of one file in line order."""
 
     def __init__(self, *, mdx: bool) -> None:
+        super().__init__()
         self.mdx = mdx
-        self.headings: list[Heading] = []
-        self.blocks: list[Block] = []
-        self.labels: list[Label] = []
-        self.references: list[Reference] = []
-        self.toctree: list[str] = []
-        self.notes: list[str] = []
         self._env: dict[str, Any] = {}
         self._slugs: Counter[str] = Counter()
 

@@ -28,8 +28,6 @@ def read_document(source: str, content: bytes) -> Document:
     """
     name = source.lower()
     if name.endswith(RST_SUFFIXES):
-        from branchrank.corpus.rst import read_rst
-
         return read_rst(source, content)
     if name.endswith(MARKDOWN_SUFFIXES):
         from branchrank.corpus.markdown import read_markdown
@@ -41,6 +39,23 @@ def read_document(source: str, content: bytes) -> Document:
         f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
         remedy="convert the file to Markdown, and give it the suffix .md",
     )
+
+
+def read_rst(source: str, content: bytes) -> Document:
+    """Read a reStructuredText (RST) file. Malformed content raises no exception.
+
+    Directives are never run, so no other file is included and no code is executed. In the returned document,
+    ``toctree`` contains the toctree entries as written, including patterns, and ``labels`` contains the
+    internal targets with normalized names.
+    """
+    from branchrank.corpus.rst_scan import Scanner
+
+    text, notes = decode(content)
+    lines = split_lines(text)
+    scanner = Scanner(source, lines)
+    scanner.scan()
+    scanner.notes.extend(notes)
+    return scanner.document(source, content, len(lines))
 
 
 def read_entry(source: str, content: bytes) -> Document:

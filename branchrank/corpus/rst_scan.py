@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.corpus.document import Block, BlockKind, Heading, Label
+from branchrank.corpus.document import Block, BlockKind, Findings, Heading, Label
 from branchrank.corpus.rst_directives import (
     PAGE_FIELDS,
     READABLE_OPTIONS,
@@ -67,19 +67,17 @@ class _Anchor(NamedTuple):
         return self.block is not None and self.block.text.lower() not in title
 
 
-class Scanner:
+class Scanner(Findings):
     """Finds the headings and blocks of an RST file. :meth:`scan` fills the public lists in line order."""
 
     def __init__(self, source: str, lines: list[str]) -> None:
+        super().__init__()
         self.lines = [line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines]
-        self.headings: list[Heading] = []
-        self.blocks: list[Block] = []
-        self.labels: list[Label] = []
-        self.toctree: list[str] = []
         substitutions, targets = definitions(self.lines)
         self._indents = [len(line) - len(line.lstrip()) for line in self.lines]
         growth = max(_FREE_GROWTH, sum(len(line) + 1 for line in lines))
         self.inline = InlineReader(source, substitutions, targets, growth=growth)
+        self.references = self.inline.references
         self._styles: list[str] = []
         self._pending: list[_Anchor] = []
         self._tables_end_before = len(self.lines)

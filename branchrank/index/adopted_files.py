@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from branchrank.corpus.loading import Corpus, CorpusOutline
+from branchrank.corpus.loading import Corpus
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, InputError, UsageError, or_else
@@ -226,7 +226,7 @@ class GivenChunk(Chunk, frozen=True, kw_only=True):
         return Chunk(**fields)
 
 
-def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
+def given_nodes(path: Path, corpus: Corpus) -> Tree:
     """Read the tree in the user's nodes file ``path``.
 
     Raises :class:`InputError` if the file does not contain a tree of ``corpus``.
@@ -249,7 +249,7 @@ def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
     return tree
 
 
-def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
+def given_chunks(path: Path, corpus: Corpus, tree: Tree) -> list[Chunk]:
     """Read the chunks in the user's chunks file ``path``, in file order.
 
     Raises :class:`InputError` if a chunk is invalid.

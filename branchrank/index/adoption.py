@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from branchrank.corpus.lines import normalize
-from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
+from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
 from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
@@ -209,9 +209,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
     )
 
 
-def adopted_vectors(
-    workspace: WorkspaceFolder, corpus: CorpusOutline, identity: EmbedderIdentity
-) -> Vectors | None:
+def adopted_vectors(workspace: WorkspaceFolder, corpus: Corpus, identity: EmbedderIdentity) -> Vectors | None:
     """Return the workspace's adopted vectors as unit vectors.
 
     Returns ``None`` without an adoption, or if the model or the chunks have changed since the adoption.

@@ -20,9 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.corpus.chunking import chunk_document, token_counter
-from branchrank.corpus.document import DocumentOutline
-from branchrank.corpus.loading import CorpusFile, CorpusOutline, corpus_digest, discover
-from branchrank.corpus.reading import read_document
+from branchrank.corpus.document import Document, without_content
+from branchrank.corpus.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
 from branchrank.embedders import Embedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import CorpusError
@@ -31,7 +30,6 @@ from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
 from branchrank.index.records_file import RecordLines, encoded
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import read_beneath
 from branchrank.io.progress import Progress
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings
@@ -51,7 +49,7 @@ class Contents:
     """The contents of an index, before its vectors are computed. ``adopted`` are adopted vectors, if any."""
 
     files: tuple[CorpusFile, ...]
-    corpus: CorpusOutline
+    corpus: Corpus
     chunks: list[RecordLines]
     chunk_tokens: TokenCounts
     nodes: list[RecordLines]
@@ -66,7 +64,7 @@ class Shard(NamedTuple):
     ``pages`` contains, for each document, its encoded nodes and the token counts of its nodes with lines.
     """
 
-    documents: list[DocumentOutline]
+    documents: list[Document]
     notes: list[str]
     pages: list[tuple[bytes, TokenCounts]]
     chunks: RecordLines
@@ -100,20 +98,13 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     def read(self, sources: Sequence[str]) -> Shard:
         """Read the documents of a shard, and add a note for each document that can't be read."""
-        documents: list[DocumentOutline] = []
+        documents: list[Document] = []
         notes: list[str] = []
         pages: list[tuple[bytes, TokenCounts]] = []
         chunks: list[Chunk] = []
         analyze = analyzer(self.bm25)
-        for source in sources:
-            try:
-                document = read_document(source, read_beneath(Path(self.root), source))
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                notes.append(f"{source!a}: skipped because it can't be read ({reason})")
-                continue
-            documents.append(DocumentOutline.of(document))
-            notes += [f"{source!a}: {note}" for note in document.notes]
+        for document in read_documents(Path(self.root), sources, notes):
+            documents.append(without_content(document))
             if self.with_nodes:
                 page = draft_page(document)
                 pages.append((msgspec.msgpack.encode(page), _count(page.nodes, analyze)))
@@ -161,17 +152,8 @@ def read_contents(
     for number, shard in enumerate(executor.map(task, divided), start=1):
         shards.append(shard)
         progress("read", min(number * DOCUMENTS, len(sources)), len(sources))
-    documents = tuple(document for shard in shards for document in shard.documents)
-    if not documents:
-        raise CorpusError(
-            f"the documents of the corpus {root} can't be read", remedy="check the permissions of its files"
-        )
-    corpus = CorpusOutline(
-        root=str(root),
-        documents=documents,
-        digest=corpus_digest((document.source, document.digest) for document in documents),
-        notes=(*found.notes, *(note for shard in shards for note in shard.notes)),
-    )
+    documents = [document for shard in shards for document in shard.documents]
+    corpus = corpus_of(root, documents, [*found.notes, *(note for shard in shards for note in shard.notes)])
     adopted = adopted_vectors(workspace, corpus, embedder.identity)
     nodes, node_tokens, tree_notes = _nodes(workspace, corpus, shards)
     chunks, chunk_tokens = _chunks(workspace, corpus, shards, nodes)
@@ -189,7 +171,7 @@ def _count(nodes: Iterable[Node], analyze: Analyze) -> TokenCounts:
 
 
 def _nodes(
-    workspace: WorkspaceFolder, corpus: CorpusOutline, shards: list[Shard]
+    workspace: WorkspaceFolder, corpus: Corpus, shards: list[Shard]
 ) -> tuple[list[RecordLines], TokenCounts, list[str]]:
     """Return the nodes in pre-order, their token counts, and notes about toctree entries that were ignored.
 
@@ -219,7 +201,7 @@ def _encoded(nodes: Iterable[Node]) -> list[RecordLines]:
 
 
 def _chunks(
-    workspace: WorkspaceFolder, corpus: CorpusOutline, shards: list[Shard], nodes: list[RecordLines]
+    workspace: WorkspaceFolder, corpus: Corpus, shards: list[Shard], nodes: list[RecordLines]
 ) -> tuple[list[RecordLines], TokenCounts]:
     if workspace.chunks_file is None:
         return [shard.chunks for shard in shards], merged(shard.chunk_tokens for shard in shards)

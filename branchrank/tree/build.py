@@ -41,7 +41,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from branchrank.corpus.document import Block, Document, DocumentOutline, Section, breadcrumbs
+from branchrank.corpus.document import Block, Document, Section, breadcrumbs
 from branchrank.corpus.reading import SUFFIXES
 from branchrank.records import Node, Record
 
@@ -86,7 +86,7 @@ class Page(Record, frozen=True, kw_only=True):
 class Outline:
     """The folders and documents of a tree, without the sections of the documents."""
 
-    def __init__(self, documents: Sequence[DocumentOutline], corpus_name: str) -> None:
+    def __init__(self, documents: Sequence[Document], corpus_name: str) -> None:
         parents, self.notes = toctree_parents(documents)
         self._titles = {ROOT_ID: corpus_name}
         self._titles |= {document.source: document.title for document in documents}
@@ -128,7 +128,7 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
     file or a heading in the file changes.
     """
     by_source = {document.source: document for document in documents}
-    outline = Outline([DocumentOutline.of(by_source[source]) for source in sorted(by_source)], corpus_name)
+    outline = Outline([by_source[source] for source in sorted(by_source)], corpus_name)
     return list(outline.nodes(lambda source: draft_page(by_source[source]))), outline.notes
 
 
@@ -249,7 +249,7 @@ def _prose(blocks: Sequence[Block]) -> str:
     return " ".join(words)
 
 
-def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
+def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
     """Return a dictionary that maps each document's source to its parent's source, and a list of notes.
 
     The dictionary is in toctree order, and contains only documents that are in a toctree. The notes are about
@@ -291,7 +291,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
     return parents, notes
 
 
-def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
+def _names(documents: Sequence[Document]) -> dict[str, str]:
     """Return a dictionary that maps the path of each document, with and without its suffix, to its source."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:

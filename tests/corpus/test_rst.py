@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from branchrank.corpus.document import Document, Reference
-from branchrank.corpus.rst import read_rst
+from branchrank.corpus.reading import read_rst
 
 
 def read(text: str) -> Document:

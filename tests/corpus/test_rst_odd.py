@@ -9,7 +9,7 @@ from docutils.core import publish_doctree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.rst import read_rst
+from branchrank.corpus.reading import read_rst
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
