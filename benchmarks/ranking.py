@@ -180,8 +180,8 @@ def compare(
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
     """Return a Markdown table with one comparison per step, adjusted for all steps together."""
-    pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
-    found = compare_pairs(pairs, clusters, measure=measure, options=CompareOptions(seed=0))
+    pairs = [(old, new) for new, old in steps]
+    found = compare_pairs(pairs, scores, clusters, measure=measure, options=CompareOptions(seed=0))
     return table(
         ("step", "from", "to", "difference", "wins / losses", "p", "Holm's p"), map(comparison_row, found)
     )

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 
 from branchrank.measures.matching import run_ranking
 from branchrank.measures.measures import mean, parse_measure, score
-from branchrank.records import Scored
 
 MEASURES = (
     "Success@1",
@@ -74,11 +73,8 @@ def made(questions: int, results: int) -> tuple[Run, Qrels]:
 
 def branchrank(run: Run, qrels: Qrels) -> dict[str, float]:
     """Return the averages of the measures, computed by BranchRank."""
-    rankings = {
-        question: run_ranking([Scored(*entry) for entry in found.items()], qrels[question])
-        for question, found in run.items()
-    }
-    return {name: mean(score(parse_measure(name), rankings, qrels)) for name in MEASURES}
+    rankings = {question: run_ranking(found, qrels[question]) for question, found in run.items()}
+    return {name: mean(score(parse_measure(name), rankings, qrels).values()) for name in MEASURES}
 
 
 def ir_measures(run: Run, qrels: Qrels) -> dict[str, float]:

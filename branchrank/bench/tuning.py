@@ -40,11 +40,12 @@ from branchrank.execution.executors import open_executor
 from branchrank.io.files import write_text
 from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.measures.intervals import Interval, difference_interval
+from branchrank.measures.measures import mean
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.rows import Row
-from branchrank.runs.scores import Scores, mean
+from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.settings.fields import value_at, with_values
 from branchrank.spec import System

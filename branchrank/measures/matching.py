@@ -31,7 +31,7 @@ the exported run and qrels, ir-measures and trec_eval compute the same values as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -39,7 +39,7 @@ import numpy as np
 
 from branchrank.corpus.lines import normalize
 from branchrank.measures.measures import Mode, Ranking
-from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Scored, Span
+from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
 #: For each mode, the share of a gold item's lines that a hit must contain to be correct.
 SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
@@ -289,8 +289,8 @@ def question_qrels(question: Question) -> dict[str, int]:
     return qrels
 
 
-def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
-    """Return the document ids for the n hits, best first, with the scores n, n-1, ..., 1.
+def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> dict[str, float]:
+    """Map the document ids for the n hits, best first, to the scores n, n-1, ..., 1.
 
     ``judged`` must contain the judgments of ``hits``. The scores are whole numbers, since trec_eval reads
     scores in single precision, in which close scores would become equal.
@@ -309,28 +309,34 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
                 repeat += 1
                 name = f"{span}~{repeat}"
         ids[name] = None
-    return [Scored(name, float(len(ids) - place)) for place, name in enumerate(ids)]
+    return falling(ids)
 
 
-def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
+def falling(ids: Collection[str]) -> dict[str, float]:
+    """Map n ids, best first, to the scores n, n-1, ..., 1."""
+    return {name: float(len(ids) - place) for place, name in enumerate(ids)}
+
+
+def run_ranking(run: Mapping[str, float], qrels: Mapping[str, int]) -> Ranking:
     """Rank the hits in another program's TREC run in the same order as trec_eval, and judge the hits.
 
-    Hits are sorted by score in single precision (descending), then by document id (descending). The ids must
-    be distinct and the scores finite.
+    ``run`` maps document ids to finite scores. Hits are sorted by score in single precision (descending),
+    then by document id (descending).
 
     Ranks are computed only for judged documents.
     """
     with np.errstate(over="ignore"):  # as in trec_eval, a score too large for single precision is infinite
-        scores = np.array([score for _, score in run], dtype=np.float32)
-    places = [place for place, (key, _) in enumerate(run) if key in qrels]
+        scores = np.array(list(run.values()), dtype=np.float32)
+    keys = list(run)
+    places = [place for place, key in enumerate(keys) if key in qrels]
     ordered = np.sort(scores)
     not_above = np.searchsorted(ordered, scores[places], side="right")
     below = np.searchsorted(ordered, scores[places], side="left")
     gains = []
     for place, last, first in zip(places, not_above.tolist(), below.tolist(), strict=True):
-        key, rank = run[place].key, len(run) - last + 1
+        key, rank = keys[place], len(run) - last + 1
         if last - first > 1:
             tied = np.flatnonzero(scores == scores[place]).tolist()
-            rank += sum(run[other].key > key for other in tied)
+            rank += sum(keys[other] > key for other in tied)
         gains.append((rank, qrels[key]))
     return Ranking(gains=tuple(sorted(gains)), returned=len(run), gold=tuple(qrels.values()))

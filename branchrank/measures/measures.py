@@ -1,4 +1,4 @@
-"""Measures for ranked lists. Each measure has a definition with a name, a formula and a function.
+"""Measures for ranked lists. Each measure has a definition with a name and a function.
 
 Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
 ``-c``). A measure is computed from a :class:`Ranking`, which contains the ranks and gains of one question's
@@ -12,7 +12,7 @@ scoring. A prefix chooses another scoring mode, as in ``relaxed_nDCG@10``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from math import fsum, log2
 from typing import Literal, get_args
@@ -123,11 +123,11 @@ PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
-    """The name, formula and function of a measure, and the parameters that the measure accepts.
+    """The name and function of a measure, and the parameters that the measure accepts.
 
     ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
     persistence p, which is the last argument of ``compute``. ``cutoff`` specifies whether ``@k`` is required,
-    optional or not allowed.
+    optional or not allowed. The formulas and their sources are in ``docs/measures.md``.
     """
 
     name: str
@@ -135,94 +135,19 @@ class Definition(Record, frozen=True, kw_only=True):
     takes_rel: bool = True
     takes_p: bool = False
     cutoff: Literal["needed", "optional", "none"] = "optional"
-    description: str
-    formula: str
-    source: str
     compute: Compute
 
 
 DEFINITIONS = (
-    Definition(
-        name="Success",
-        aliases=("hit",),
-        cutoff="needed",
-        description="Whether a correct hit is among the first k (hit@k).",
-        formula="1 if any of the first k hits is relevant, else 0",
-        source="trec_eval success_k",
-        compute=success,
-    ),
-    Definition(
-        name="RR",
-        aliases=("MRR",),
-        description="How early the first correct hit comes; the mean over all questions is the MRR.",
-        formula="1 / rank of the first relevant hit, or 0 if no hit (in the first k) is relevant",
-        source="Kantor and Voorhees, Information Retrieval 2000; trec_eval recip_rank",
-        compute=reciprocal_rank,
-    ),
-    Definition(
-        name="nDCG",
-        aliases=("NDCG",),
-        takes_rel=False,
-        description="The discounted cumulative gain of the hits, divided by the best possible value.",
-        formula="DCG / ideal DCG, where DCG is the sum of gain / log2(rank + 1) over the hits, and the ideal "
-        "DCG is that of the gold items in descending order of gain",
-        source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
-        compute=ndcg,
-    ),
-    Definition(
-        name="AP",
-        aliases=("MAP",),
-        description="Precision averaged over the gold; high if all gold is found early.",
-        formula="sum over relevant hits of (number of relevant hits up to this rank / rank), divided by the "
-        "number of relevant gold items",
-        source="Harman, TREC 1992; trec_eval map, map_cut_k",
-        compute=average_precision,
-    ),
-    Definition(
-        name="R",
-        aliases=("Recall",),
-        cutoff="needed",
-        description="Share of the gold found in the first k hits.",
-        formula="number of relevant hits among the first k, divided by the number of relevant gold items",
-        source="trec_eval recall_k",
-        compute=recall,
-    ),
-    Definition(
-        name="P",
-        aliases=("Precision",),
-        cutoff="needed",
-        description="Share of the first k ranks that have a correct hit.",
-        formula="number of relevant hits among the first k hits, divided by k",
-        source="trec_eval P_k",
-        compute=precision,
-    ),
-    Definition(
-        name="Judged",
-        takes_rel=False,
-        description="Share of the first k hits that were judged, whether as relevant or as non-relevant.",
-        formula="number of judged hits among the first k, divided by min(k, number of hits returned)",
-        source="ir-measures Judged",
-        compute=judged,
-    ),
-    Definition(
-        name="Bpref",
-        aliases=("bpref", "BPref"),
-        cutoff="none",
-        description="How often relevant hits rank above hits judged non-relevant; unjudged hits are ignored.",
-        formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
-        "hits above the relevant hit, N: all items judged non-relevant, R: number of relevant gold items",
-        source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",
-        compute=binary_preference,
-    ),
-    Definition(
-        name="RBP",
-        takes_p=True,
-        description="Share of correct hits among those seen by a reader who continues to the next hit with "
-        "probability p.",
-        formula="(1 - p) * sum over relevant hits of p ** (rank - 1); p = 0.8 unless given",
-        source="Moffat and Zobel, TOIS 2008; ir-measures RBP(rel=1)",
-        compute=rank_biased_precision,
-    ),
+    Definition(name="Success", aliases=("hit",), cutoff="needed", compute=success),
+    Definition(name="RR", aliases=("MRR",), compute=reciprocal_rank),
+    Definition(name="nDCG", aliases=("NDCG",), takes_rel=False, compute=ndcg),
+    Definition(name="AP", aliases=("MAP",), compute=average_precision),
+    Definition(name="R", aliases=("Recall",), cutoff="needed", compute=recall),
+    Definition(name="P", aliases=("Precision",), cutoff="needed", compute=precision),
+    Definition(name="Judged", takes_rel=False, compute=judged),
+    Definition(name="Bpref", aliases=("bpref", "BPref"), cutoff="none", compute=binary_preference),
+    Definition(name="RBP", takes_p=True, compute=rank_biased_precision),
 )
 
 _BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.aliases)}
@@ -323,9 +248,12 @@ def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable
     return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
 
 
-def mean(scores: Mapping[str, float]) -> float:
-    """Return the mean of the scores of all questions, or 0 if there are no questions."""
-    return fsum(scores.values()) / len(scores) if scores else 0.0
+def mean(values: Collection[float]) -> float:
+    """Return the arithmetic mean, or 0 if there are no values.
+
+    ``fsum`` gives the same digits in every version of Python, unlike ``sum``, which changed in Python 3.12.
+    """
+    return fsum(values) / len(values) if values else 0.0
 
 
 MODES: tuple[Mode, ...] = get_args(Mode)

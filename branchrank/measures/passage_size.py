@@ -7,11 +7,11 @@ hit rate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import fsum
 
 import msgspec
 
 from branchrank.measures.matching import is_file_level, resolve_source, without_excluded
+from branchrank.measures.measures import mean
 from branchrank.records import Hit, Question, Record, Span
 
 
@@ -87,13 +87,11 @@ class PassageSummary(Record, frozen=True, kw_only=True):
 def summarize_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
     """Summarize one predictor's passage sizes over all questions."""
     hits = sum(size.hits for size in sizes)
+    precisions = [size.span_precision for size in sizes if size.span_precision is not None]
+    coverages = [size.gold_coverage for size in sizes if size.gold_coverage is not None]
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,
         repeated_pages=sum(size.repeated_pages for size in sizes) / hits if hits else None,
-        span_precision=_mean([s.span_precision for s in sizes if s.span_precision is not None]),
-        gold_coverage=_mean([s.gold_coverage for s in sizes if s.gold_coverage is not None]),
+        span_precision=mean(precisions) if precisions else None,
+        gold_coverage=mean(coverages) if coverages else None,
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None

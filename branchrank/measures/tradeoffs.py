@@ -91,9 +91,8 @@ def cheapest_not_inferior(
         standings,
         key=lambda each: (-each.quality, each.name != preferred, each.cost, each.p95_ms, each.name),
     ).name
-    others = [each.name for each in standings if each.name != best]
-    pairs = [((best, scores[best]), (name, scores[name])) for name in others]
-    compared = compare_pairs(pairs, clusters, measure=measure, options=options)
+    pairs = [(best, each.name) for each in standings if each.name != best]
+    compared = compare_pairs(pairs, scores, clusters, measure=measure, options=options)
     # The interval must exclude a loss of delta or more. A non-significant difference is not enough.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -options.delta

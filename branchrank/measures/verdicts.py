@@ -78,7 +78,6 @@ DELTA = 0.05
 PILOT_BELOW = 50
 
 Scores = Mapping[str, float]
-NamedScores = tuple[str, Scores]
 
 
 class CompareOptions(Record, frozen=True, kw_only=True):
@@ -202,7 +201,8 @@ class _Tested(Record, frozen=True, kw_only=True):
 
 
 def compare_pairs(
-    pairs: Sequence[tuple[NamedScores, NamedScores]],
+    pairs: Sequence[tuple[str, str]],
+    scores: Mapping[str, Scores],
     clusters: Mapping[str, str],
     *,
     measure: str,
@@ -210,52 +210,52 @@ def compare_pairs(
 ) -> tuple[Comparison, ...]:
     """Compare each candidate with its own baseline; Holm's correction covers all the pairs.
 
-    Each pair consists of a baseline and a candidate, both as ``(name, scores)``, where ``scores`` maps
-    question id -> score in 0..1. ``clusters`` maps question id -> gold source. If an LLM predictor has
-    repeats, average their scores before calling this function.
+    Each pair consists of the names of a baseline and a candidate. ``scores`` maps name -> question id ->
+    score in 0..1. ``clusters`` maps question id -> gold source. If an LLM predictor has repeats, average
+    their scores before calling this function.
 
     Raises :class:`UsageError` for a negative delta or a score outside 0..1. Also raises :class:`UsageError`
     if there are no questions, or if a predictor is not scored on exactly the questions of ``clusters``.
     """
-    for pair in pairs:
-        _check(pair, clusters, options.delta)
+    for name in (name for pair in pairs for name in pair):
+        _check(name, scores[name], clusters, options.delta)
     ids = sorted(clusters)
     pages = [clusters[each] for each in ids]
-    tested = [_tested(pair, ids, pages, options, 1 - options.alpha / len(pairs)) for pair in pairs]
+    level = 1 - options.alpha / max(1, len(pairs))
+    tested = [_tested(pair, scores, ids, pages, options, level) for pair in pairs]
     return _concluded(tested, measure, options)
 
 
-def _check(pair: tuple[NamedScores, NamedScores], clusters: Mapping[str, str], delta: float) -> None:
+def _check(name: str, of: Scores, clusters: Mapping[str, str], delta: float) -> None:
     if not clusters:
         raise UsageError("there are no questions", remedy="run the benchmark on at least one question")
     if delta < 0:
         raise UsageError(f"delta is negative ({delta})", remedy="give a delta of 0 or more")
-    for name, of in pair:
-        unpaired = sorted(of.keys() ^ clusters.keys())
-        if unpaired:
-            raise UsageError(
-                f"predictor {name!r} is not scored on the same questions as the others: {len(unpaired)} are "
-                f"missing or extra, such as {unpaired[0]!r}",
-                remedy="score every predictor on the same questions, with 0 for a failed query",
-            )
-        outside = [each for each, value in of.items() if not 0 <= value <= 1]
-        if outside:
-            raise UsageError(
-                f"predictor {name!r} has the score {of[outside[0]]} on question {outside[0]!r}, outside 0..1",
-                remedy="choose a measure whose values are in 0..1",
-            )
+    unpaired = sorted(of.keys() ^ clusters.keys())
+    if unpaired:
+        raise UsageError(
+            f"predictor {name!r} is not scored on the same questions as the others: {len(unpaired)} are "
+            f"missing or extra, such as {unpaired[0]!r}",
+            remedy="score every predictor on the same questions, with 0 for a failed query",
+        )
+    outside = [each for each, value in of.items() if not 0 <= value <= 1]
+    if outside:
+        raise UsageError(
+            f"predictor {name!r} has the score {of[outside[0]]} on question {outside[0]!r}, outside 0..1",
+            remedy="choose a measure whose values are in 0..1",
+        )
 
 
 def _tested(
-    pair: tuple[NamedScores, NamedScores],
+    pair: tuple[str, str],
+    scores: Mapping[str, Scores],
     ids: Sequence[str],
     pages: Sequence[str],
     options: CompareOptions,
     level: float,
 ) -> _Tested:
     """Test one pair on the questions ``ids``, whose gold is on ``pages``."""
-    (baseline, old), (candidate, new) = pair
-    a, b = (np.array([of[each] for each in ids], dtype=np.float64) for of in (old, new))
+    a, b = (np.array([scores[name][each] for each in ids], dtype=np.float64) for name in pair)
     differences = _differences(a, b)
     sums = cluster_sums(differences, pages)
     hits = bool(np.isin(np.concatenate([a, b]), (0.0, 1.0)).all())
@@ -266,8 +266,8 @@ def _tested(
         if len(sums) < len(differences):
             result = Significance(p=result.p, test=f"cluster {result.test}")
     return _Tested(
-        baseline=baseline,
-        candidate=candidate,
+        baseline=pair[0],
+        candidate=pair[1],
         mean_a=float(a.mean()),
         mean_b=float(b.mean()),
         difference=float(differences.mean()),

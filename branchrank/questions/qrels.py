@@ -12,15 +12,14 @@ The queries in a BEIR folder become questions, with the relevant documents as go
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from branchrank.corpus.ir_collections import QRELS, QUERIES, entry_source, read_entries
-from branchrank.errors import InputError, QuestionError
+from branchrank.errors import InputError, QuestionError, RunError
 from branchrank.io.files import read_jsonl
 from branchrank.questions.question_files import ABSENT_GOLD
 from branchrank.records import GoldItem, Question, Record, Span
@@ -46,23 +45,51 @@ def read_qrels(path: Path) -> Qrels:
     Raises :class:`InputError` with the line number if a line is invalid, or if a query has two judgments for
     the same document.
     """
-    qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
     beir = path.suffix == ".tsv"
     expected = "`query document relevance`" if beir else "`query 0 document relevance`"
-    for number, columns in columns_of(path, 3 if beir else 4, expected):
-        query, document, text = columns[0], *columns[-2:]
-        if beir and number == 1 and not text.lstrip("-").isdecimal():
-            continue
-        if document in qrels[query]:
-            raise InputError(f"{path}:{number}: {document!r} is judged twice for the query {query!r}")
-        qrels[query][document] = int(number_of(text, f"{path}:{number}", whole=True))
-    if not qrels:
-        raise InputError(f"{path} has no judgments", remedy="give a file with qrels")
-    return dict(qrels)
+    lines = (
+        (place, columns[0], columns[-2], columns[-1])
+        for place, columns in columns_of(path, 3 if beir else 4, expected)
+        if not (beir and place == f"{path}:1" and not columns[-1].lstrip("-").isdecimal())
+    )
+    return judgments(lines, path)
 
 
-def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the columns of each line in a TREC or TSV file.
+def judgments(lines: Iterable[tuple[str, Any, Any, Any]], name: object) -> Qrels:
+    """Return the judged documents for each query. ``name`` is the name of the qrels in messages."""
+    found = by_query(lines, whole=True)
+    if not found:
+        raise RunError(f"{name} has no judgments", remedy="give qrels with at least one judgment")
+    return {query: {key: int(label) for key, label in judged.items()} for query, judged in found.items()}
+
+
+def by_query(
+    lines: Iterable[tuple[str, Any, Any, Any]], *, whole: bool = False
+) -> dict[str, dict[str, float]]:
+    """Map each query to its documents and their numbers, from lines (place, query, document, number).
+
+    Raises :class:`RunError`, with the place in its message, if a document occurs twice for a query, or if
+    a number is not finite or, if ``whole`` is true, not a whole number.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for place, query, document, number in lines:
+        documents = found.setdefault(str(query), {})
+        if str(document) in documents:
+            raise RunError(
+                f"{place}: the document {str(document)!r} occurs twice for the query {str(query)!r}"
+            )
+        try:
+            value = float(number)
+        except (TypeError, ValueError, OverflowError):
+            value = math.nan
+        if not math.isfinite(value) or (whole and not value.is_integer()):
+            raise RunError(f"{place}: {number!r} is not a {'whole' if whole else 'finite'} number")
+        documents[str(document)] = value
+    return found
+
+
+def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place (path and line number) and the columns of each line in a TREC or TSV file.
 
     Raises :class:`InputError` if the file can't be read or a line does not have ``count`` columns.
     """
@@ -77,25 +104,11 @@ def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, lis
                         f"{path}:{number}: the line has {len(columns)} columns, but must be {expected}",
                         remedy=_OTHER_KIND.get((count, len(columns)), ""),
                     )
-                yield number, [column.strip() for column in columns]
+                yield f"{path}:{number}", [column.strip() for column in columns]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
-
-
-def number_of(text: str, place: str, *, whole: bool = False) -> float:
-    """Parse a finite number.
-
-    Raises :class:`InputError`, with ``place`` in its message, if the text is not a finite number.
-    """
-    try:
-        value = int(text) if whole else float(text)
-        if math.isfinite(value):
-            return value
-    except (ValueError, OverflowError):  # a number with 400 digits is too large for a float
-        pass
-    raise InputError(f"{place}: {text!r} is not a {'whole ' if whole else ''}number")
 
 
 class BeirQuestions(NamedTuple):

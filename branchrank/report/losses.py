@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from branchrank.io.table import Cell, Table, table_of
-from branchrank.measures.measures import named_measure
+from branchrank.measures.measures import mean, named_measure
 from branchrank.measures.tradeoffs import Answer, RiskCoverage, risk_coverage
 from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Points, Section
@@ -14,7 +14,7 @@ from branchrank.report.result import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Scores, mean
+from branchrank.runs.scores import Scores
 from branchrank.runs.slices import slices
 from branchrank.runs.words import number, percent, score
 

@@ -142,8 +142,7 @@ def compare_scored(
     if not scores.clusters:
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
-    scored = [((old, values[old]), (new, values[new])) for old, new in pairs]
-    return compare_pairs(scored, scores.clusters, measure=measure.name, options=options)
+    return compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
 
 
 def _winner(

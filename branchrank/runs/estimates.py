@@ -11,12 +11,12 @@ from branchrank.errors import UsageError
 from branchrank.llm.ledger import totals
 from branchrank.measures.clustering import intraclass_correlation, page_totals
 from branchrank.measures.intervals import difference_interval
-from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
 from branchrank.measures.verdicts import CompareOptions
 from branchrank.records import Record
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Estimate, bounded, mean
+from branchrank.runs.scores import Estimate, bounded
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:

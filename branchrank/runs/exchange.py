@@ -32,11 +32,9 @@ ties are ordered as in trec_eval.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -44,13 +42,14 @@ from urllib.parse import quote
 import msgspec
 
 from branchrank.corpus import ir_collections
-from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_jsonl, write_text
-from branchrank.measures.matching import question_qrels, question_run, resolve_source, run_ranking
+from branchrank.measures.matching import falling, question_qrels, question_run, resolve_source, run_ranking
 from branchrank.measures.measures import Measure, mean, parse_measure, score
-from branchrank.measures.verdicts import CompareOptions, compare_pairs
-from branchrank.questions.qrels import Qrels, columns_of, number_of, read_qrels
-from branchrank.records import Question, Record, Scored
+from branchrank.measures.verdicts import CompareOptions
+from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
+from branchrank.records import Question, Record
+from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -64,7 +63,8 @@ DocumentIds = Literal["gold", "document"]
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
 #: The measures that :func:`score_trec` computes by default, named as in ir-measures.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
-TrecRun = dict[str, list[Scored]]
+#: Maps each query id to the scores of its documents.
+TrecRun = dict[str, dict[str, float]]
 
 QRELS_FILE = "qrels.txt"
 
@@ -96,7 +96,13 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
         name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
         names[name] += 1
         path = output / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
-        lines = (line for row in ours for line in _run_lines(row, asked[row.question_id], tag, ids))
+        lines = (
+            f"{_token(row.question_id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+            for row in ours
+            for rank, (document, value) in enumerate(
+                _ranked(row, asked[row.question_id], ids).items(), start=1
+            )
+        )
         write_text(path, "".join(lines))
         written.append(path)
     return written
@@ -120,17 +126,11 @@ def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 
-def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
-    """Return a row's document ids, best first, with the scores n, n-1, ..., 1."""
+def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:
+    """Map a row's document ids, best first, to the scores n, n-1, ..., 1."""
     if ids == "gold":
         return question_run(hits_of(row), judged_row(row, question), question)
-    sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
-    return [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
-
-
-def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
-    for rank, (document, value) in enumerate(_ranked(row, question, ids), start=1):
-        yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+    return falling(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
 
 
 def _document(source: str) -> str:
@@ -148,16 +148,10 @@ def _token(text: str) -> str:
 def read_trec(path: Path) -> TrecRun:
     """Read the scored documents for each query from a TREC run file.
 
-    Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
+    Raises :class:`InputError` with the line number if a line is invalid or repeats a document.
     """
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
-        query, _, document, _, text, _ = columns
-        value = number_of(text, f"{path}:{number}")
-        if document in found[query]:
-            raise RunError(f"{path}:{number}: the document {document!r} occurs twice for the query {query!r}")
-        found[query][document] = value
-    return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
+    lines = columns_of(path, 6, "`query Q0 document rank score tag`")
+    return by_query((place, query, document, value) for place, (query, _, document, _, value, _) in lines)
 
 
 class TrecScores(Record, frozen=True, kw_only=True):
@@ -175,7 +169,7 @@ class TrecScores(Record, frozen=True, kw_only=True):
     @property
     def means(self) -> dict[str, float]:
         """A dict from each measure to its mean over all judged queries."""
-        return {measure: mean(values) for measure, values in self.by_query.items()}
+        return {measure: mean(values.values()) for measure, values in self.by_query.items()}
 
 
 def score_trec(
@@ -183,30 +177,28 @@ def score_trec(
 ) -> list[TrecScores]:
     """Score TREC run files against qrels. Scores are averaged over all judged queries.
 
-    A query that is missing from a file scores 0. Raises :class:`~branchrank.errors.RunError` for a file that
-    can't be read, and :class:`~branchrank.errors.UsageError` for an unknown measure.
+    A query that is missing from a file scores 0. Raises :class:`~branchrank.errors.InputError` for a file
+    that can't be read, and :class:`~branchrank.errors.UsageError` for an unknown measure.
     """
     parsed = [parse_measure(name) for name in measures]
     judged = read_qrels(Path(qrels))
-    return [_scored(path, read_trec(path), judged, parsed) for path in map(Path, runs)]
+    return [
+        TrecScores(
+            path=path,
+            by_query=run_scores(run, judged, parsed),
+            unmatched=tuple(
+                query for query, of in judged.items() if not of.keys() & run.get(query, {}).keys()
+            ),
+        )
+        for path in map(Path, runs)
+        for run in [read_trec(path)]
+    ]
 
 
 def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
     """Return each measure's value for each judged query. A query that the run lacks has the value 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
     return {str(measure): score(measure, rankings, qrels) for measure in measures}
-
-
-def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> TrecScores:
-    return TrecScores(
-        path=path,
-        by_query=run_scores(run, qrels, measures),
-        unmatched=tuple(
-            query
-            for query, judged in qrels.items()
-            if all(document not in judged for document, _ in run.get(query, ()))
-        ),
-    )
 
 
 def compare_rankings(
@@ -230,36 +222,15 @@ def compare_rankings(
                 f"(the first: {missing[0]!r})",
                 remedy="--missing-is-zero if the system found no documents, or complete the run",
             )
-    baseline = str(options.baseline)
-    if baseline and baseline not in runs:
-        raise UsageError(
-            f"the baseline {baseline!r} is not among {', '.join(runs)}",
-            remedy=suggestion(baseline, list(runs)) or "choose one of them with --baseline",
-        )
-    first = baseline or next(iter(runs))
-    pairs = (
-        list(combinations(runs, 2))
-        if options.all_pairs
-        else [(first, name) for name in runs if name != first]
-    )
-    scores = {name: run_scores(run, qrels, measures) for name, run in runs.items()}
-    queries = {query: query for query in qrels}
+    names = list(runs)
+    baselines = baselines_of(ALL_PAIRS if options.all_pairs else options.baseline, names)
+    counted = f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"
     return results_table(
-        ", ".join(
-            [*([title] if title else []), f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"]
-        ),
-        scores,
-        queries,
-        (
-            found
-            for measure in dict.fromkeys(map(str, measures))
-            for found in compare_pairs(
-                [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
-                queries,
-                measure=measure,
-                options=options,
-            )
-        ),
+        f"{title}, {counted}" if title else counted,
+        {name: run_scores(run, qrels, measures) for name, run in runs.items()},
+        {query: query for query in qrels},
+        pairs_of(baselines, names),
+        options,
     )
 
 
@@ -275,7 +246,7 @@ def compare_trec(
     ordered as in trec_eval. If ``missing_is_zero`` is true, a judged query that is missing from a run scores
     0. Printing the result shows the table and the comparisons.
 
-    Raises :class:`~branchrank.errors.RunError` for an unreadable file or a missing judged query, and
+    Raises :class:`~branchrank.errors.InputError` for an unreadable file or a missing judged query, and
     :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
@@ -364,7 +335,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
     rows = [
         (question, words[question], document, rank, score)
         for question, ranked in run_lists(run, predictor, ids).items()
-        for rank, (document, score) in enumerate(ranked)
+        for rank, (document, score) in enumerate(ranked.items())
     ]
     return _frame(RESULTS, rows)
 
@@ -386,17 +357,10 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
     """Return the scored documents for each query in a results frame.
 
-    Raises :class:`RunError` if a column is missing, if a score is not a number, or if a document occurs twice
-    for a query.
+    Raises :class:`RunError` if a column is missing, if a score is not a number, or if a document occurs
+    twice for a query.
     """
-    found: dict[str, dict[str, float]] = {}
-    for row, (qid, docno, given) in enumerate(_columns(frame, name, ("qid", "docno", "score"))):
-        value = _number(given, f"{name}, row {row}")
-        ranked = found.setdefault(str(qid), {})
-        if str(docno) in ranked:
-            raise RunError(f"{name}, row {row}: {str(docno)!r} occurs twice for the query {str(qid)!r}")
-        ranked[str(docno)] = value
-    return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
+    return by_query(_lines(frame, name, ("qid", "docno", "score")))
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
@@ -405,18 +369,7 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
     Raises :class:`RunError` if a column is missing, if there are no rows, if a label is not a whole number,
     or if a document is judged twice for a query.
     """
-    found: Qrels = {}
-    for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):
-        value = _number(label, f"{name}, row {row}")
-        if value != int(value):
-            raise RunError(f"{name}, row {row}: the label {label!r} is not a whole number")
-        judged = found.setdefault(str(qid), {})
-        if str(docno) in judged:
-            raise RunError(f"{name}, row {row}: {str(docno)!r} is judged twice for the query {str(qid)!r}")
-        judged[str(docno)] = int(value)
-    if not found:
-        raise RunError(f"{name} has no judgments", remedy="pass a frame with at least one row")
-    return found
+    return judgments(_lines(frame, name, QRELS), name)
 
 
 def beir_from_frames(
@@ -460,23 +413,16 @@ def beir_from_frames(
 def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        held = [str(column) for column in frame.columns]
-        near = suggestion(missing[0], held)
         raise RunError(
-            f"{name} has no column {missing[0]!r}: it has {', '.join(held) or 'none'}",
-            remedy=near or f"pass a frame with the columns {', '.join(columns)}",
+            f"{name} has no column {missing[0]!r}: it has {', '.join(map(str, frame.columns)) or 'none'}",
+            remedy=f"pass a frame with the columns {', '.join(columns)}",
         )
     return list(frame[list(columns)].itertuples(index=False, name=None))
 
 
-def _number(value: Any, place: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise RunError(f"{place}: {value!r} is not a finite number")
-    return number
+def _lines(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> Iterator[tuple[str, Any, Any, Any]]:
+    for row, (query, document, value) in enumerate(_columns(frame, name, columns)):
+        yield f"{name}, row {row}", query, document, value
 
 
 def _frame(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:

@@ -30,9 +30,16 @@ from branchrank.errors import RunError, UsageError, suggestion
 from branchrank.io.printable import safe
 from branchrank.io.table import DAGGER, Styled, Table, plain
 from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.verdicts import Comparison, Stratum, compare_strata, macro_average
+from branchrank.measures.verdicts import (
+    CompareOptions,
+    Comparison,
+    Stratum,
+    compare_pairs,
+    compare_strata,
+    macro_average,
+)
 from branchrank.records import Record
-from branchrank.runs.comparisons import compare_scored
+from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import RunComparison
 from branchrank.runs.scores import Estimate, bounded, estimate
@@ -195,22 +202,39 @@ def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def results_table(
-    title: str, scores: SystemScores, clusters: Mapping[str, str], comparisons: Iterable[Comparison]
+    title: str,
+    scores: SystemScores,
+    clusters: Mapping[str, str],
+    pairs: Sequence[tuple[str, str]],
+    options: CompareOptions,
 ) -> ResultsTable:
     """Return the table for systems that answered the same questions.
 
-    ``clusters`` maps each question id to the question's cluster.
+    ``clusters`` maps each question id to the question's cluster. On each measure, the systems in ``pairs``
+    (baseline, candidate) are compared as one family.
     """
+    if not clusters:
+        raise UsageError("there are no questions to compare on", remedy="give questions with gold")
     measures = tuple(next(iter(scores.values())))
     return ResultsTable(
         title=title,
         questions=len(clusters),
         measures=measures,
         systems=tuple(
-            SystemResult(name=name, means={each: _estimate(of[each], clusters) for each in measures})
+            SystemResult(name=name, means={each: estimate(of[each], clusters) for each in measures})
             for name, of in scores.items()
         ),
-        comparisons=tuple(comparisons),
+        comparisons=tuple(
+            found
+            for each in measures
+            for found in compare_pairs(
+                pairs,
+                {name: of[each] for name, of in scores.items()},
+                clusters,
+                measure=each,
+                options=options,
+            )
+        ),
     )
 
 
@@ -222,21 +246,8 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
     :class:`UsageError` if the run has no answerable questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
-    if not run.clusters:
-        raise UsageError("the run has no answerable questions", remedy="run the benchmark on other questions")
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
-    declared = run.judgment.comparisons
-    pairs = [(each.baseline, each.candidate) for each in declared]
-    compared = [
-        (
-            each,
-            declared
-            if each.name == run.primary.name
-            else compare_scored(run.scores, each, pairs, run.options),
-        )
-        for each in sorted(chosen, key=lambda each: each.name != run.primary.name)
-    ]
     made, unit = run.record, "queries" if graded else "questions"
     split = [made.split] if made.split and not made.experiment.endswith(made.split) else []
     return results_table(
@@ -246,11 +257,8 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
             for name in run.predictors
         },
         run.clusters,
-        [
-            msgspec.structs.replace(each, measure=labels[measure.name])
-            for measure, comparisons in compared
-            for each in comparisons
-        ],
+        pairs_of(baselines_of(run.settings.baseline, run.predictors), run.predictors),
+        run.options,
     )
 
 
@@ -273,15 +281,6 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
         ),
         comparisons=comparisons,
     )
-
-
-def _estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate:
-    found = estimate(values, clusters)
-    if found is None:
-        raise UsageError(
-            "there are no questions to compare on", remedy="give qrels that judge at least one query"
-        )
-    return found
 
 
 def _signed(value: float | None) -> str:
@@ -405,11 +404,10 @@ def _check_apart(runs: Mapping[str, RunData]) -> None:
 
 
 def _row(strata: Sequence[Stratum], system: str) -> SystemOverDatasets:
-    cells = [estimate(stratum.scores[system], stratum.pages) for stratum in strata]
     mean, interval = macro_average(strata, system)
     return SystemOverDatasets(
         system=system,
-        estimates=tuple(cell for cell in cells if cell is not None),
+        estimates=tuple(estimate(stratum.scores[system], stratum.pages) for stratum in strata),
         macro=bounded(mean, interval, sum(len(stratum.pages) for stratum in strata)),
     )
 

@@ -14,12 +14,12 @@ import msgspec
 
 from branchrank.errors import RunError, UsageError
 from branchrank.io.printable import safe
-from branchrank.measures.measures import NamedMeasure, measure_names, named_measures, named_once
+from branchrank.measures.measures import NamedMeasure, mean, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import CompareOptions, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.records import Record
 from branchrank.runs.estimates import difference
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Estimate, mean
+from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.tables import comparisons_sheet
 from branchrank.runs.words import (
@@ -203,10 +203,12 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         for old, new in pairs
     ]
     comparisons = compare_pairs(
-        [
-            ((f"{old} (baseline)", before), (f"{new} (candidate)", after))
+        [(f"{old} (baseline)", f"{new} (candidate)") for old, new in pairs],
+        {
+            name: values
             for (old, new), (before, after) in zip(pairs, scores, strict=True)
-        ],
+            for name, values in ((f"{old} (baseline)", before), (f"{new} (candidate)", after))
+        },
         candidate.clusters,
         measure=chosen.name,
         options=msgspec.structs.replace(options, alpha=candidate.settings.alpha, seed=candidate.record.seed),
@@ -252,8 +254,8 @@ def _change(
     after = candidate.scores.per_question(pair[1], measure)
     return Change(
         measure=measure.name,
-        baseline=mean(list(before.values())),
-        candidate=mean(list(after.values())),
+        baseline=mean(before.values()),
+        candidate=mean(after.values()),
         difference=difference(candidate, before, after),
         gold=gold,
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from math import fsum
 
 from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
@@ -25,7 +24,7 @@ from branchrank.measures.matching import (
     with_depths,
     without_excluded,
 )
-from branchrank.measures.measures import NamedMeasure, named_measure
+from branchrank.measures.measures import NamedMeasure, mean, named_measure
 from branchrank.measures.passage_size import PassageSize, passage_size
 from branchrank.records import Hit, Question, Record
 from branchrank.runs.rows import Row, RowHit
@@ -100,7 +99,7 @@ class Scores:
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
         """Return the mean of a predictor's scores over the answerable questions."""
-        return mean(list(self.per_question(predictor, measure).values()))
+        return mean(self.per_question(predictor, measure).values())
 
     @cached_property
     def clusters(self) -> dict[str, str]:
@@ -120,14 +119,6 @@ class Scores:
 
     def _answerable_rows(self, predictor: str) -> list[Row]:
         return [row for row in self.rows(predictor) if self.questions[row.question_id].answerable]
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean, or 0 if there are no values.
-
-    ``fsum`` gives the same digits in every version of Python, unlike ``sum``, which changed in Python 3.12.
-    """
-    return fsum(values) / len(values) if values else 0.0
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:
@@ -153,13 +144,11 @@ class Estimate(Record, frozen=True, kw_only=True):
     n: int
 
 
-def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
-    """Return the mean of a predictor's scores with its interval, or ``None`` if there are no questions.
+def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate:
+    """Return the mean of a predictor's scores with its interval.
 
     ``clusters`` maps each question's id to the source of its gold.
     """
-    if not values:
-        return None
     scores = list(values.values())
     return bounded(mean(scores), mean_interval(scores, [clusters[key] for key in values]), len(scores))
 

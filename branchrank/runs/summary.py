@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from branchrank.measures.matching import has_lines
-from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.passage_size import summarize_passages
 from branchrank.records import Record
 from branchrank.runs.rows import RowHit
-from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate, mean
+from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
 
 
@@ -86,7 +86,7 @@ def _summary(
         questions=len({row.question_id for row in rows}),
         estimates={
             name: estimate(scores.per_question(predictor, measures[name]), scores.clusters)
-            if name in measures
+            if name in measures and scores.answerable
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },

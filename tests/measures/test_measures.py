@@ -17,7 +17,6 @@ from branchrank.measures.measures import (
     parse_measure,
     score,
 )
-from branchrank.records import Scored
 
 NAMES = [
     "Success@1", "Success(rel=2)@1", "Success@5", "Success(rel=2)@5", "RR", "RR(rel=2)", "RR@5",
@@ -37,7 +36,7 @@ def reference(name):
 def assert_agrees(qrels, runs, rankings, names=NAMES):
     theirs = ir_measures.calc_aggregate([reference(name) for name in names], qrels, runs)
     for name in names:
-        ours = mean(score(parse_measure(name), rankings, qrels))
+        ours = mean(score(parse_measure(name), rankings, qrels).values())
         assert ours == pytest.approx(theirs[reference(name)], abs=5e-5), name
 
 
@@ -83,7 +82,7 @@ def test_nothing_found_and_nothing_to_find_score_zero():
 def test_a_question_without_a_ranking_stays_in_the_average():
     scores = score(parse_measure("hit@5"), {"q1": HAND}, ["q1", "failed"])
     assert scores == {"q1": 1.0, "failed": 0.0}
-    assert mean(scores) == 0.5
+    assert mean(scores.values()) == 0.5
 
 
 def test_names_are_those_of_ir_measures():
@@ -151,10 +150,7 @@ def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(c
         name: {doc: float(len(found) - place) for place, doc in enumerate(found)}
         for name, found in lists.items()
     }
-    rankings = {
-        name: run_ranking([Scored(doc, value) for doc, value in run.items()], qrels[name])
-        for name, run in runs.items()
-    }
+    rankings = {name: run_ranking(run, qrels[name]) for name, run in runs.items()}
     assert_agrees(qrels, runs, rankings)
 
 
@@ -164,7 +160,7 @@ def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(c
     st.dictionaries(doc_ids, st.sampled_from([0.1, 0.1 + 1e-12, 0.25, 1e9, 1e9 + 1, -3]), min_size=1),
 )
 def test_ties_in_foreign_runs_are_broken_as_in_trec_eval(qrels, run):
-    ranking = run_ranking([Scored(doc, value) for doc, value in run.items()], qrels)
+    ranking = run_ranking(run, qrels)
     names = [name for name in NAMES if not name.startswith(("RR@", "Judged"))]  # those break ties otherwise
     assert_agrees({"q": qrels}, {"q": run}, {"q": ranking}, names)
 
@@ -179,22 +175,22 @@ def test_measures_agree_with_ir_measures_on_exported_runs(cases):
         qrels[name] = question_qrels(asked)
         run = question_run(hits, judged, asked)
         assert len(run) == len(hits)
-        assert all(a.score > b.score for a, b in pairwise(run))
+        assert all(a > b for a, b in pairwise(run.values()))
         if run:
-            runs[name] = dict(run)
+            runs[name] = run
             graded[name], strict[name] = judged.ranking("graded"), judged.ranking("strict")
             assert run_ranking(run, qrels[name]) == graded[name]
     assert_agrees(qrels, runs, graded)
     # Strict nDCG can be computed from the exported files too: a gain of 1 is mapped to 0.
     theirs = ir_measures.nDCG(gains={1: 0}) @ 5
-    ours = mean(score(parse_measure("nDCG@5"), strict, qrels))
+    ours = mean(score(parse_measure("nDCG@5"), strict, qrels).values())
     assert ours == pytest.approx(ir_measures.calc_aggregate([theirs], qrels, runs)[theirs], abs=5e-5)
 
 
 def test_bpref_counts_the_hits_judged_wrong_above_each_right_one():
     """Two of four judged wrong stand above the first right hit, of two; unjudged hits don't matter."""
     qrels = {"a": 1, "b": 1, "w": 0, "x": 0, "y": 0, "z": 0}
-    run = [Scored(key, -place) for place, key in enumerate(["w", "unjudged", "a", "x", "b"])]
+    run = {key: -place for place, key in enumerate(["w", "unjudged", "a", "x", "b"])}
     assert parse_measure("Bpref")(run_ranking(run, qrels)) == pytest.approx((1 / 2 + 0) / 2)
 
 
@@ -202,4 +198,4 @@ def test_exported_ids_hold_no_whitespace_and_repeat_nothing():
     asked = question(gold("a b.md", 1, 2))
     hits = [hit("a b.md", 5, 6), hit("a b.md", 1, 1), hit("a b.md", 9, 9), hit("a b.md", 9, 9)]
     run = question_run(hits, judge(hits, asked), asked)
-    assert [entry.key for entry in run] == ["page-1", "gold-1", "a%20b.md:9-9", "a%20b.md:9-9~2"]
+    assert list(run) == ["page-1", "gold-1", "a%20b.md:9-9", "a%20b.md:9-9~2"]

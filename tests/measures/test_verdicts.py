@@ -256,9 +256,14 @@ def test_an_inconclusive_verdict_reports_the_number_of_questions_needed():
     ids=["no questions", "missing", "unknown", "not a share", "nan", "negative delta"],
 )
 def test_scores_that_cannot_be_compared_are_refused(scores, clusters, options):
-    pairs = [(("a", scores["a"]), ("b", scores.get("b", scores["a"])))]
     with pytest.raises(UsageError) as caught:
-        compare_pairs(pairs, clusters, measure="Success@1", options=CompareOptions(**options))
+        compare_pairs(
+            [("a", "b")],
+            {"b": scores["a"], **scores},
+            clusters,
+            measure="hit@1",
+            options=CompareOptions(**options),
+        )
     assert caught.value.remedy
 
 

@@ -16,7 +16,7 @@ from support.made_runs import Planned, make_run
 
 from branchrank.io.table import latex_text
 from branchrank.library import ResultsTable, latex
-from branchrank.measures.verdicts import compare_pairs
+from branchrank.measures.verdicts import CompareOptions
 from branchrank.runs.results_table import results_table
 
 IDS = [f"q{number}" for number in range(20)]
@@ -34,15 +34,8 @@ def a_table(*names: str, all_pairs: bool = False) -> ResultsTable:
         "made, 20 queries",
         scores,
         queries,
-        (
-            found
-            for measure in ("nDCG@10", "AP")
-            for found in compare_pairs(
-                [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
-                queries,
-                measure=measure,
-            )
-        ),
+        pairs,
+        CompareOptions(),
     )
 
 

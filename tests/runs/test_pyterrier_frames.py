@@ -105,7 +105,10 @@ def test_a_results_frame_is_ordered_only_by_its_scores() -> None:
         ),
         ({"qid": ["q"], "docno": ["d"], "score": [float("nan")]}, "ours, row 0: nan is not a finite number"),
         ({"qid": ["q"], "docno": ["d"], "score": ["high"]}, "ours, row 0: 'high' is not a finite number"),
-        ({"qid": ["q"] * 2, "docno": ["d"] * 2, "score": [1, 2]}, "ours, row 1: 'd' occurs twice"),
+        (
+            {"qid": ["q"] * 2, "docno": ["d"] * 2, "score": [1, 2]},
+            "row 1: the document 'd' occurs twice",
+        ),
     ],
 )
 def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]], message: str) -> None:
@@ -117,8 +120,11 @@ def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]]
     ("frame", "message"),
     [
         ({"qid": ["q"], "docno": ["d"]}, "qrels has no column 'label'"),
-        ({"qid": ["q"], "docno": ["d"], "label": [0.5]}, "row 0: the label 0.5 is not a whole number"),
-        ({"qid": [1] * 2, "docno": [7] * 2, "label": [0, 1]}, "row 1: '7' is judged twice for the query '1'"),
+        ({"qid": ["q"], "docno": ["d"], "label": [0.5]}, "row 0: 0.5 is not a whole number"),
+        (
+            {"qid": [1] * 2, "docno": [7] * 2, "label": [0, 1]},
+            "the document '7' occurs twice for the query '1'",
+        ),
         ({"qid": [], "docno": [], "label": []}, "qrels has no judgments"),
     ],
 )

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from support.commands import ROOT, invoke
 
 from branchrank.measures.matching import run_ranking
-from branchrank.records import Scored
 
 
 def order_by_trec_eval(scores: dict[str, float]) -> list[str]:
@@ -35,8 +34,7 @@ def order_by_trec_eval(scores: dict[str, float]) -> list[str]:
 
 def order_by_ours(scores: dict[str, float]) -> list[str]:
     """The documents, best first, as ``score-trec`` and ``compare-trec`` rank them."""
-    run = [Scored(document, score) for document, score in scores.items()]
-    ranks = {document: run_ranking(run, {document: 1}).gains[0][0] for document in scores}
+    ranks = {document: run_ranking(scores, {document: 1}).gains[0][0] for document in scores}
     return sorted(ranks, key=ranks.__getitem__)
 
 

@@ -6,7 +6,7 @@ import ir_measures
 import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project
 
-from branchrank.errors import BranchRankError, InputError, RunError
+from branchrank.errors import BranchRankError, InputError
 from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import read_qrels
 from branchrank.runs.exchange import read_trec, score_trec
@@ -131,9 +131,9 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         (["1 Q0 a 1 0.5"], ":1: the line has 5 columns"),
-        (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a number"),
-        (["1 Q0 a 1 inf x"], ":1: 'inf' is not a number"),
-        (["1 Q0 a 1 best x"], ":1: 'best' is not a number"),
+        (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a finite number"),
+        (["1 Q0 a 1 inf x"], ":1: 'inf' is not a finite number"),
+        (["1 Q0 a 1 best x"], ":1: 'best' is not a finite number"),
     ],
 )
 def test_invalid_run_lines_are_reported(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -142,9 +142,9 @@ def test_invalid_run_lines_are_reported(tmp_path: Path, lines: list[str], messag
 
 
 def test_a_duplicate_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=":2: the document 'a' occurs twice for the query '1'"):
+    with pytest.raises(InputError, match=":2: the document 'a' occurs twice for the query '1'"):
         read_trec(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
-    with pytest.raises(InputError, match=":2: 'a' is judged twice"):
+    with pytest.raises(InputError, match=":2: the document 'a' occurs twice"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
 
 

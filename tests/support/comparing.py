@@ -14,5 +14,5 @@ def against(
     scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: str, measure: str, **options: Any
 ) -> tuple[Comparison, ...]:
     """Compare every other system with the baseline, as one family."""
-    pairs = [((baseline, scores[baseline]), (name, of)) for name, of in scores.items() if name != baseline]
-    return compare_pairs(pairs, clusters, measure=measure, options=CompareOptions(**options))
+    pairs = [(baseline, name) for name in scores if name != baseline]
+    return compare_pairs(pairs, scores, clusters, measure=measure, options=CompareOptions(**options))
