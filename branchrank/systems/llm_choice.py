@@ -15,13 +15,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from branchrank.llm.gateway import Gateway
+from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import Shown, excerpt, labels, labels_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, estimate_tokens
-from branchrank.records import LLMCall, Record
+from branchrank.records import Record
 from branchrank.spec import System
 
 T = TypeVar("T")
@@ -45,19 +45,6 @@ class Option(Record, frozen=True, kw_only=True):
     id: str
     heading: str
     body: str
-
-
-class Choice(NamedTuple):
-    """The result of one call. ``ids`` contains the chosen ids, best first, or is ``None`` after a failure."""
-
-    ids: list[str] | None
-    shown: tuple[str, ...]
-    call: LLMCall
-
-    @property
-    def fault(self) -> str | None:
-        """The reason why the call failed, or ``None`` if the call succeeded."""
-        return None if self.ids is not None else self.call.outcome
 
 
 class Task(Record, frozen=True, kw_only=True):
@@ -115,8 +102,11 @@ def tokens(shown: Sequence[Shown]) -> int:
 
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
-) -> list[Choice]:
-    """Ask the LLM to choose options from each page. Each prompt lists the options of one page."""
+) -> list[Answer[list[str]]]:
+    """Ask the LLM to choose options from each page. Each prompt lists the options of one page.
+
+    The value of an answer contains the ids of the chosen options, best first.
+    """
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)
@@ -130,11 +120,7 @@ def ask_pages(
             context=context,
         )
         calls.append((request, partial(_read, ids=ids, most=most, may_be_empty=task.may_be_empty)))
-    answers = llm.ask_all(calls)
-    return [
-        Choice(answer.value, tuple(option.id for option in page), answer.call)
-        for answer, page in zip(answers, pages, strict=True)
-    ]
+    return llm.ask_all(calls)
 
 
 def _read(reply: LLMReply, *, ids: dict[str, str], most: int, may_be_empty: bool) -> list[str]:

@@ -30,14 +30,14 @@ from branchrank.errors import ModelError
 from branchrank.execution.threads import limit_torch
 from branchrank.index.reader import Index
 from branchrank.io.environment import preserved_random_state, preserved_start_method
-from branchrank.llm.gateway import Gateway
+from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.parsing import yes_log_odds
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
-from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.llm.request import LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.lists import rescore
-from branchrank.records import LLMCall, Node, Record, Scored
-from branchrank.spec import Rerank, Unit
+from branchrank.records import Node, Scored
+from branchrank.spec import Unit
 from branchrank.systems.branches import label
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
@@ -59,29 +59,12 @@ _PREDICTING = Lock()
 _PAIR_CHARS = 4000
 
 
-class RerankCandidate(Record, frozen=True, kw_only=True):
+class RerankCandidate(Option, frozen=True, kw_only=True):
     """A candidate for the reranker. Missing scores are 0.0."""
 
-    id: str
-    heading: str
-    text: str = ""
     fused_score: float = 0.0
     evidence: float = 0.0
     lexical_score: float = 0.0
-
-
-class RerankResult(Record, frozen=True, kw_only=True):
-    """The ids of all candidates, best first.
-
-    ``shown`` contains one tuple per prompt, with the candidates' ids in the order of the prompt. ``fallback``
-    is the reason why a call failed, or ``None`` if no call failed. After a failed call, ``order`` is the
-    fallback order.
-    """
-
-    order: tuple[str, ...]
-    fallback: str | None = None
-    shown: tuple[tuple[str, ...], ...] = ()
-    calls: tuple[LLMCall, ...] = ()
 
 
 def rerank_stage(
@@ -93,20 +76,15 @@ def rerank_stage(
     candidates are sorted by that branch's scores, then by lexical score. If the reranker fails and no branch
     has ``expand`` set, the order of the candidates does not change.
     """
-    system, query, trace = asked.system, asked.query.text, asked.trace
+    system, keys = asked.system, [entry.key for entry in candidates]
     gathering = [branch for branch in system.branches if branch.expand is not None]
     evidence = dict(lists.get(label((gathering or system.branches)[0]), ()))
-    lexical = sources.own_scores(query) if system.unit == "node" else {}
+    lexical = sources.own_scores(asked.query.text, keys) if system.unit == "node" else {}
     pool = [_candidate(sources.index, system.unit, entry, evidence, lexical) for entry in candidates]
-    result = rerank(pool, query, system.rerank, asked.gateway, context=asked.context)
-    trace.calls += result.calls
-    for shown in result.shown:
-        trace.add("shown", system.unit, [Scored(key, 0.0) for key in shown])
-    if result.fallback:
-        trace.fallbacks.append(f"rerank: {result.fallback}")
-        if not gathering:
-            return candidates, False
-    return rescore(candidates, result.order), result.fallback is None
+    order, fault = rerank(pool, asked)
+    if fault and not gathering:
+        return candidates, False
+    return rescore(candidates, order), fault is None
 
 
 def _candidate(
@@ -117,57 +95,45 @@ def _candidate(
     return RerankCandidate(
         id=entry.key,
         heading=found.breadcrumb or (node.title if node is not None else ""),
-        text=found.text,
+        body=found.text,
         fused_score=entry.score,
         evidence=evidence.get(entry.key, 0.0),
         lexical_score=lexical.get(entry.key, 0.0),
     )
 
 
-def rerank(
-    candidates: Sequence[RerankCandidate],
-    query: str,
-    settings: Rerank,
-    llm: Gateway | None = None,
-    *,
-    context: CallContext = CallContext(),  # noqa: B008  (a frozen record)
-) -> RerankResult:
+def rerank(candidates: Sequence[RerankCandidate], asked: Asked) -> tuple[Sequence[str], str | None]:
     """Sort the candidates by their relevance to the query.
 
+    Return the ids of all candidates, best first, and the reason why a call failed, or ``None``. After a
+    failed call, the ids are in the fallback order. Prompts, calls and the failure are added to the trace.
     Raises :class:`ModelError` if the cross-encoder is not available. LLM calls raise the errors of
     :meth:`Gateway.ask`.
     """
-    first = first_stage(candidates)
-    if len(first) < 2 or settings.method == "none":
-        return RerankResult(order=tuple(candidate.id for candidate in first))
+    settings = asked.system.rerank
+    # The order after a failed call is also the order of candidates with equal fused scores.
+    by_evidence = sorted(candidates, key=lambda each: (-each.evidence, -each.lexical_score, each.id))
+    first = sorted(by_evidence, key=lambda each: -each.fused_score)
+    if len(first) < 2:
+        return [candidate.id for candidate in first], None
+    order: Sequence[str]
+    fault = None
     if settings.method == "cross-encoder":
-        order = _by_cross_encoder(first, query, settings.cross_encoder)
-        return RerankResult(order=_combined(first, order, settings.fusion_weight))
-    assert llm is not None
-    if settings.method == "pointwise":
-        result = _pointwise(first, query, llm, context)
+        order = _by_cross_encoder(first, asked.query.text, settings.cross_encoder)
     else:
-        result = _listwise(first, query, settings, llm, context)
-    if result.fallback:
-        order = tuple(candidate.id for candidate in fallback_order(candidates))
-    else:
-        order = _combined(first, result.order, settings.fusion_weight)
-    return RerankResult(order=order, fallback=result.fallback, shown=result.shown, calls=result.calls)
-
-
-def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Return the candidates sorted by fused score, evidence, lexical score and id."""
-    return sorted(candidates, key=lambda c: (-c.fused_score, -c.evidence, -c.lexical_score, c.id))
-
-
-def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Sort the candidates by evidence, lexical score and id, which is the order after a failed LLM call."""
-    return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
+        assert asked.gateway is not None
+        order, fault = (_pointwise if settings.method == "pointwise" else _listwise)(
+            first, asked, asked.gateway
+        )
+    if fault:
+        asked.trace.fallbacks.append(f"rerank: {fault}")
+        return [candidate.id for candidate in by_evidence], fault
+    return _combined(first, order, settings.fusion_weight), None
 
 
 def batches(
     pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
-) -> list[list[Option]]:
+) -> list[list[RerankCandidate]]:
     """Divide the candidates, in the given order, into one or two pages whose prompts fit the token budget.
 
     All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. If the
@@ -177,7 +143,7 @@ def batches(
     kept = list(pool)
     while True:
         ids = {candidate.id for candidate in kept}
-        options = [_option(candidate) for candidate in order if candidate.id in ids]
+        options = [candidate for candidate in order if candidate.id in ids]
         if tokens(entries(options, BODY_CHARS[0])) <= budget_tokens:
             return [options]
         halves = [options[0::2], options[1::2]]
@@ -186,57 +152,51 @@ def batches(
         kept.pop()
 
 
-def _option(candidate: RerankCandidate) -> Option:
-    return Option(id=candidate.id, heading=candidate.heading, body=candidate.text)
-
-
 def _listwise(
-    first: Sequence[RerankCandidate], query: str, settings: Rerank, llm: Gateway, context: CallContext
-) -> RerankResult:
+    first: Sequence[RerankCandidate], asked: Asked, llm: Gateway
+) -> tuple[Sequence[str], str | None]:
+    settings, query, context = asked.system.rerank, asked.query.text, asked.context
     order = shuffled(first, query, context) if settings.candidate_order == "shuffled" else list(first)
     budget = settings.context_tokens - llm.max_tokens
     pages = batches(first, budget, order=order)
     task = Task(stage=STAGE, build=partial(rerank_messages, query), most=RANKED, budget_tokens=budget)
-    choices = ask_pages(llm, pages, task, context)
+    answers = ask_pages(llm, pages, task, context)
     place = {candidate.id: position for position, candidate in enumerate(first)}
-    ranked = [
-        (rank, place[key], key) for choice in choices for rank, key in enumerate(choice.ids or (), start=1)
-    ]
-    faults = [choice.fault for choice in choices if choice.fault]
-    return RerankResult(
-        order=tuple(key for _, _, key in sorted(ranked)),
-        fallback=faults[0] if faults else None,
-        shown=tuple(choice.shown for choice in choices),
-        calls=tuple(choice.call for choice in choices),
-    )
+    chosen = [(rank, place[key], key) for each in answers for rank, key in enumerate(each.value or ())]
+    return [key for _, _, key in sorted(chosen)], _traced(asked, pages, answers)
 
 
 def _pointwise(
-    first: Sequence[RerankCandidate], query: str, llm: Gateway, context: CallContext
-) -> RerankResult:
+    first: Sequence[RerankCandidate], asked: Asked, llm: Gateway
+) -> tuple[Sequence[str], str | None]:
     """Make one LLM call per candidate."""
     requests = []
     for candidate in first:
-        (shown,) = entries([_option(candidate)], POINTWISE_CHARS)
+        (shown,) = entries([candidate], POINTWISE_CHARS)
         request = LLMRequest(
             stage=STAGE,
-            messages=pointwise_messages(query, shown),
+            messages=pointwise_messages(asked.query.text, shown),
             max_tokens=1,
             logprobs=_LOGPROBS,
-            context=context,
+            context=asked.context,
         )
         requests.append((request, _yes))
     # Wait for the first call, so that only one call is wasted if the server has no log-probabilities.
     answers = [llm.ask(*requests[0])]
     if answers[0].fault is None:
         answers += llm.ask_all(requests[1:])
-    faults = [answer.fault for answer in answers if answer.fault]
-    scores = [answer.value for answer in answers if answer.value is not None]
-    calls = tuple(answer.call for answer in answers)
-    shown_ids = tuple((candidate.id,) for candidate in first[: len(answers)])
-    if faults:
-        return RerankResult(order=(), fallback=faults[0], shown=shown_ids, calls=calls)
-    return RerankResult(order=_by_score(first, scores), shown=shown_ids, calls=calls)
+    fault = _traced(asked, [[candidate] for candidate in first[: len(answers)]], answers)
+    return [] if fault else _by_score(first, [each.value or 0.0 for each in answers]), fault
+
+
+def _traced(
+    asked: Asked, pages: Sequence[Sequence[RerankCandidate]], answers: Sequence[Answer[Any]]
+) -> str | None:
+    """Add the candidates of each prompt and the calls to the trace, and return the first call's failure."""
+    asked.trace.calls += [answer.call for answer in answers]
+    for page in pages:
+        asked.trace.add("shown", asked.system.unit, [Scored(candidate.id, 0.0) for candidate in page])
+    return next((answer.fault for answer in answers if answer.fault), None)
 
 
 def _yes(reply: LLMReply) -> float:
@@ -262,7 +222,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 
 
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
-    texts = [f"{c.heading}\n{c.text}"[:_PAIR_CHARS] for c in first]
+    texts = [f"{c.heading}\n{c.body}"[:_PAIR_CHARS] for c in first]
     pairs = [(query, text) for text in texts]
     # Loading a model is not thread-safe, and neither is the fast tokenizer.
     with _PREDICTING:

@@ -5,7 +5,7 @@ Results are memoized, so that a result that several systems need is computed onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
 from branchrank.records import Node, Span
 from branchrank.spec import Unit
-from branchrank.stores.arrays import Strings
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
@@ -31,26 +30,6 @@ def span_of(key: str) -> Span:
     source, _, lines = key.rpartition(":")
     first, _, last = lines.partition("-")
     return Span(source=source, line_start=int(first), line_end=int(last))
-
-
-class PositiveScores(Mapping[str, float]):
-    """A read-only mapping from ids to the positive scores in an array."""
-
-    def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
-        self._ids = ids
-        self._scores = scores
-
-    def __getitem__(self, key: str) -> float:
-        score = float(self._scores[self._ids.row(key)])
-        if score <= 0:
-            raise KeyError(key)
-        return score
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._ids.__getitem__, np.flatnonzero(self._scores > 0).tolist())
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self._scores > 0))
 
 
 class Sources:
@@ -169,10 +148,12 @@ class Sources:
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
-    def own_scores(self, query: str) -> Mapping[str, float]:
+    def own_scores(self, query: str, nodes: Iterable[str]) -> dict[str, float]:
         """Return the BM25 scores of the nodes' own texts. Nodes that score 0 are omitted."""
         bm25 = self.index.bm25_nodes
-        return PositiveScores(bm25.ids, self.memo.get(("own scores", query), lambda: bm25.scores(query)))
+        scores = self.memo.get(("own scores", query), lambda: bm25.scores(query))
+        known = {node: float(scores[bm25.ids.row(node)]) for node in nodes if node in bm25.ids}
+        return {node: score for node, score in known.items() if score > 0}
 
     def tree(self, filters: tuple[Filter, ...]) -> Tree:
         """Return the tree of the documents that pass every filter."""

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 import pytest
+from support.asking import Reranked, Searched, reranked, searched
 from support.real_llm import model_file, real_llm
 from support.trees import grow
 
@@ -24,12 +25,11 @@ from branchrank.llm.session import LLMSession
 from branchrank.records import Record
 from branchrank.settings import LLMSettings
 from branchrank.spec import Rerank, TreeSearch
-from branchrank.systems.branches.tree import TreeSearchResult, tree_search
-from branchrank.systems.rerank import RerankCandidate, RerankResult, rerank
+from branchrank.systems.rerank import RerankCandidate
 
 CONTEXT = CallContext(question_id="q1", predictor="hybrid")
 POOL = [
-    RerankCandidate(id=f"n{place}", heading=topic, text=f"How to set up {topic}.", fused_score=-float(place))
+    RerankCandidate(id=f"n{place}", heading=topic, body=f"How to set up {topic}.", fused_score=-float(place))
     for place, topic in enumerate(["routing", "caching", "forms", "mail"])
 ]
 
@@ -37,9 +37,9 @@ POOL = [
 class Outcome(Record, frozen=True, kw_only=True):
     """Everything that the calls of these tests gave."""
 
-    listwise: RerankResult
-    pointwise: RerankResult
-    tree: TreeSearchResult
+    listwise: Reranked
+    pointwise: Reranked
+    tree: Searched
     schema: LLMReply
     plain: LLMReply
     overflow: str | None
@@ -67,17 +67,10 @@ def everything(settings: LLMSettings, url: str) -> Outcome:
         with_schema = ask(gateway, "Name an id as JSON.", schema=schema, max_tokens=40).value
         plain = ask(gateway, "Is snow white? Yes or No:", logprobs=5, max_tokens=3).value
         overflow = ask(gateway, "word " * 6000).fault
-        listwise = rerank(POOL, "How do I cache?", Rerank(method="llm"), gateway, context=CONTEXT)
-        pointwise = rerank(POOL, "How do I cache?", Rerank(method="pointwise"), gateway, context=CONTEXT)
-        tree = tree_search(
-            grow([6, 2]),
-            "How do I cache?",
-            TreeSearch(steps_by="llm", final_by="llm", beam=2),
-            subtree_scores=lambda nodes: {node.id: 1.0 for node in nodes},
-            own_scores={},
-            llm=gateway,
-            context=CONTEXT,
-        )
+        listwise = reranked(POOL, "How do I cache?", Rerank(method="llm"), gateway, CONTEXT)
+        pointwise = reranked(POOL, "How do I cache?", Rerank(method="pointwise"), gateway, CONTEXT)
+        tree_settings = TreeSearch(steps_by="llm", final_by="llm", beam=2)
+        tree = searched(grow([6, 2]), tree_settings, {}, gateway)
     impatient = msgspec.structs.replace(settings, deadline_s=0.15)
     with LLMSession(impatient, environment={}) as session:
         gateway = session.gateway(url, "smollm2")
@@ -125,7 +118,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_real_model_ranks_and_reports_its_tokens(server: str) -> None:
     with LLMSession(LLMSettings(deadline_s=120.0, completion_tokens=40), environment={}) as session:
         gateway = session.gateway(server, "smollm2")
-        found = rerank(POOL[:2], "How do I cache?", Rerank(method="llm"), gateway, context=CONTEXT)
+        found = reranked(POOL[:2], "How do I cache?", Rerank(method="llm"), gateway, CONTEXT)
     assert sorted(found.order) == ["n0", "n1"]
     assert found.calls[0].prompt_tokens > 50
 

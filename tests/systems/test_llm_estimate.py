@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 from support import scripted_llm as scripted
+from support.asking import reranked
 from support.scripted_llm import ScriptedLLM
 
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 from branchrank.spec import Branch, Endpoint, Fuse, Rerank, System
 from branchrank.systems.llm_choice import estimate
-from branchrank.systems.rerank import RerankCandidate, rerank
+from branchrank.systems.rerank import RerankCandidate
 
 LLM = Endpoint(base_url="http://x", model="m")
-FULL = [RerankCandidate(id=f"n{place:02d}", heading="B " * 200, text="text " * 900) for place in range(30)]
+FULL = [RerankCandidate(id=f"n{place:02d}", heading="B " * 200, body="text " * 900) for place in range(30)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_the_estimate_is_an_upper_bound_for_a_rerank(rerank_settings: Rerank, ca
         return
     script = lambda chat, n: scripted.ids(chat.entries, logprobs={"Yes": -0.1})  # noqa: E731
     with ScriptedLLM(script) as server, LLMSession(LLMSettings(), environment={}) as session:
-        result = rerank(FULL, "how " * 50, rerank_settings, session.gateway(server.base_url, ""))
+        result = reranked(FULL, "how " * 50, rerank_settings, session.gateway(server.base_url, ""))
         sent = sum(sum(len(m["content"].encode()) for m in chat.body["messages"]) for chat in server.requests)
     assert result.fallback is None
     assert len(result.calls) == calls

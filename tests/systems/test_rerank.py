@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import scripted_llm as scripted
-from support.scripted_llm import Action, Chat, Script, ScriptedLLM
+from support.asking import Reranked, Serve, reranked
+from support.scripted_llm import Action, Chat, Script
 
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import BudgetError, CallContext
-from branchrank.llm.session import LLMSession
-from branchrank.settings import LLMSettings
 from branchrank.spec import Rerank
-from branchrank.systems.rerank import RerankCandidate, RerankResult, batches, first_stage, rerank
-
-LISTWISE = Rerank(method="llm")
-Serve = Callable[..., tuple[ScriptedLLM, Gateway]]
+from branchrank.systems.rerank import RerankCandidate, batches
 
 
 def pool(size: int, gold: int | None = None) -> list[RerankCandidate]:
@@ -30,7 +25,7 @@ def pool(size: int, gold: int | None = None) -> list[RerankCandidate]:
         RerankCandidate(
             id=f"n{place:02d}",
             heading=f"Guide > Section {place}",
-            text="the gold answer" if place == gold else "other words",
+            body="the gold answer" if place == gold else "other words",
             fused_score=1.0 - place / 100,
         )
         for place in range(size)
@@ -45,32 +40,10 @@ def is_gold(text: str) -> bool:
     return "the gold answer" in text
 
 
-@pytest.fixture
-def serve() -> Any:
-    opened: list[Any] = []
-
-    def start(script: Script, **options: Any) -> tuple[ScriptedLLM, Gateway]:
-        server = ScriptedLLM(script)
-        session = LLMSession(LLMSettings(**({"deadline_s": 5.0, "retries": 0} | options)), environment={})
-        opened.extend([server, session])
-        return server, session.gateway(server.base_url, "")
-
-    yield start
-    for thing in reversed(opened):
-        thing.__exit__()
-
-
-def asked(
-    gateway: Gateway, candidates: list[RerankCandidate], number: int = 0, **fields: Any
-) -> RerankResult:
+def asked(gateway: Gateway, candidates: list[RerankCandidate], number: int = 0, **fields: Any) -> Reranked:
     context = CallContext(question_id=f"q{number}", predictor="hybrid", seed=42)
-    return rerank(
-        candidates,
-        f"question {number}",
-        LISTWISE.__class__(**{"method": "llm"} | fields),
-        gateway,
-        context=context,
-    )
+    settings = Rerank(**({"method": "llm"} | fields))
+    return reranked(candidates, f"question {number}", settings, gateway, context)
 
 
 def test_a_perfect_reranker_reaches_the_pools_recall_ceiling(serve: Serve) -> None:
@@ -110,7 +83,7 @@ def test_the_shuffle_is_recorded_and_follows_seed_and_repeat(serve: Serve) -> No
     again = [asked(gateway, pool(30)).shown for _ in range(2)]
     assert again[0] == again[1]
     assert list(again[0][0]) != ids(pool(30))
-    other = rerank(pool(30), "question 0", LISTWISE, gateway, context=CallContext(repeat=1))
+    other = reranked(pool(30), "question 0", Rerank(method="llm"), gateway, CallContext(repeat=1))
     assert other.shown != again[0]
 
 
@@ -185,7 +158,7 @@ def test_a_spent_budget_ends_the_run_and_not_the_question_silently(serve: Serve)
 
 def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve) -> None:
     long = [
-        RerankCandidate(id=c.id, heading=c.heading, text="word " * 200, fused_score=c.fused_score)
+        RerankCandidate(id=c.id, heading=c.heading, body="word " * 200, fused_score=c.fused_score)
         for c in pool(30)
     ]
     server, gateway = serve(scripted.first_shown)
@@ -201,7 +174,7 @@ def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve
 
 def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
     long = [
-        RerankCandidate(id=c.id, heading=c.heading, text="word " * 200, fused_score=c.fused_score)
+        RerankCandidate(id=c.id, heading=c.heading, body="word " * 200, fused_score=c.fused_score)
         for c in pool(30)
     ]
     _, gateway = serve(lambda c, n: scripted.fail(500) if n == 2 else scripted.first_shown(c, n))
@@ -219,7 +192,7 @@ def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
     lengths: list[int], budget: int
 ) -> None:
     candidates = [
-        RerankCandidate(id=f"n{place:02d}", heading="T", text="x" * length, fused_score=-float(place))
+        RerankCandidate(id=f"n{place:02d}", heading="T", body="x" * length, fused_score=-float(place))
         for place, length in enumerate(lengths)
     ]
     pages = batches(candidates, budget, order=candidates[::-1])
@@ -229,15 +202,18 @@ def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
     assert len(shown) >= 2
 
 
-def test_the_first_stage_orders_by_fused_then_evidence_then_lexical_then_id() -> None:
+def test_the_first_stage_orders_by_fused_then_evidence_then_lexical_then_id(serve: Serve) -> None:
     rows = [
-        RerankCandidate(id="d", heading=""),
-        RerankCandidate(id="c", heading=""),
-        RerankCandidate(id="x", heading="", lexical_score=2.0),
-        RerankCandidate(id="y", heading="", lexical_score=1.0, evidence=0.5),
-        RerankCandidate(id="z", heading="", fused_score=0.1),
+        RerankCandidate(id="d", heading="", body=""),
+        RerankCandidate(id="c", heading="", body=""),
+        RerankCandidate(id="x", heading="", body="", lexical_score=2.0),
+        RerankCandidate(id="y", heading="", body="", lexical_score=1.0, evidence=0.5),
+        RerankCandidate(id="z", heading="", body="", fused_score=0.1),
     ]
-    assert ids(first_stage(rows)) == ["z", "y", "x", "c", "d"]
+    _, gateway = serve(scripted.first_shown)
+    assert asked(gateway, rows, candidate_order="fused").order == ("z", "y", "x", "c", "d")
+    _, gateway = serve(lambda chat, number: scripted.fail(500))
+    assert asked(gateway, rows).order == ("y", "x", "c", "d", "z")
 
 
 def test_half_weight_fuses_the_two_orders(serve: Serve) -> None:
@@ -304,7 +280,7 @@ def test_a_prompt_injection_can_only_change_the_ranking(serve: Serve, attack: st
     """The model obeys the text as far as it can: it echoes the whole prompt, then names what it was told."""
     candidates = pool(20, 4)
     candidates[9] = RerankCandidate(
-        id="n09", heading=attack, text=attack, fused_score=candidates[9].fused_score
+        id="n09", heading=attack, body=attack, fused_score=candidates[9].fused_score
     )
     server, gateway = serve(lambda chat, number: scripted.say(attack + chat.prompt[-3000:]))
     result = asked(gateway, candidates)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.asking import reranked
 
 from branchrank.errors import ModelError
 from branchrank.spec import Rerank
-from branchrank.systems.rerank import RerankCandidate, cross_encoder, rerank
+from branchrank.systems.rerank import RerankCandidate, cross_encoder
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +48,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CANDIDATES = [
-    RerankCandidate(id=f"n{place}", heading=title, text=title * 3, fused_score=-float(place))
+    RerankCandidate(id=f"n{place}", heading=title, body=title * 3, fused_score=-float(place))
     for place, title in enumerate(["routing", "caching", "forms", "security", "templates"])
 ]
 
 
 def test_orders_by_the_models_own_scores(checkpoint: Path) -> None:
     settings = Rerank(method="cross-encoder", cross_encoder=str(checkpoint))
-    result = rerank(CANDIDATES, "how do I cache?", settings)
-    pairs = [("how do I cache?", f"{c.heading}\n{c.text}") for c in CANDIDATES]
+    result = reranked(CANDIDATES, "how do I cache?", settings)
+    pairs = [("how do I cache?", f"{c.heading}\n{c.body}") for c in CANDIDATES]
     scores = cross_encoder(str(checkpoint)).predict(pairs, show_progress_bar=False)
     expected = sorted(range(5), key=lambda place: -scores[place])
     assert result.order == tuple(f"n{place}" for place in expected)
@@ -67,7 +68,7 @@ def test_an_unloadable_cross_encoder_is_an_error(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot load the cross-encoder") as caught:
-        rerank(CANDIDATES, "q", Rerank(method="cross-encoder", cross_encoder=str(tmp_path)))
+        reranked(CANDIDATES, "q", Rerank(method="cross-encoder", cross_encoder=str(tmp_path)))
     assert "--hybrid-cross-encoder" in caught.value.remedy
 
 
@@ -81,4 +82,4 @@ def test_pickled_weights_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(ModelError):
-        rerank(CANDIDATES, "q", Rerank(method="cross-encoder", cross_encoder=str(folder)))
+        reranked(CANDIDATES, "q", Rerank(method="cross-encoder", cross_encoder=str(folder)))

@@ -73,7 +73,7 @@ def test_a_score_does_not_depend_on_which_branch_found_the_candidate(
 def test_sections_are_fused_by_evidence_and_bm25(engine: Engine) -> None:
     found = engine.retrieve(by_score(engine, "hybrid"), "tea temperature", 5)
     lists = {stage.stage: dict(zip(stage.keys, stage.scores, strict=True)) for stage in found.trace}
-    own = engine.sources.own_scores("tea temperature")
+    own = engine.sources.own_scores("tea temperature", engine.index.tree.nodes)
     best = max(own.values())
     assert lists["fusion"] == pytest.approx(
         {

@@ -195,7 +195,7 @@ def test_passages_become_the_chunks_of_their_matched_lines() -> None:
         terms=extract_terms("fig oak"),
         weights=(1.0, 2.0),
     )
-    found = passage_chunks(result, chunks)
+    found = passage_chunks(result, chunks.__getitem__)
     assert found.ranking == [("a.rst@3", 1.0), ("a.rst@1", 1 / 2), ("a.rst@4", 1 / 3)]
     assert found.matched == {"a.rst@3": (12,), "a.rst@1": (3,), "a.rst@4": ()}
 
@@ -210,7 +210,7 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
         terms=extract_terms("fig oak"),
         weights=(1.0, 2.0),
     )
-    keys = [entry.key for entry in passage_chunks(result, chunks).ranking]
+    keys = [entry.key for entry in passage_chunks(result, chunks.__getitem__).ranking]
     assert keys == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
 
 

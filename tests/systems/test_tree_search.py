@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.trees import grow, subtree_best
+from support.asking import searched
+from support.trees import grow
 
-from branchrank.records import Node
 from branchrank.spec import TreeSearch
-from branchrank.systems.branches.tree import tree_search
 from branchrank.tree.navigate import Tree
 
 
 def lexical(tree: Tree, own: Mapping[str, float], **fields: int) -> tuple[list[str], list[str]]:
     """The ranking's keys and the fallbacks."""
-
-    def subtree(nodes: Sequence[Node]) -> dict[str, float]:
-        return {node.id: subtree_best(tree, own, node.id) for node in nodes}
-
-    result = tree_search(tree, "q", TreeSearch(**fields), subtree_scores=subtree, own_scores=own)
+    result = searched(tree, TreeSearch(**fields), own)
     assert result.calls == ()
     return [entry.key for entry in result.ranking], list(result.fallbacks)
 

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from support import scripted_llm as scripted
-from support.scripted_llm import Action, Chat, Script, ScriptedLLM
-from support.trees import grow, subtree_best
+from support.asking import Searched, Serve, searched
+from support.scripted_llm import Action, Chat, Script
+from support.trees import grow
 
 from branchrank.llm.gateway import Gateway
-from branchrank.llm.request import CallContext
-from branchrank.llm.session import LLMSession
-from branchrank.records import Node
-from branchrank.settings import LLMSettings
 from branchrank.spec import TreeSearch
-from branchrank.systems.branches.tree import TreeSearchResult, tree_search
 from branchrank.tree.navigate import Tree
 
-Serve = Callable[..., tuple[ScriptedLLM, Gateway]]
 _KEY = re.compile(r"\b(n[\d.]*\d)\b")
-
-
-@pytest.fixture
-def serve() -> Any:
-    opened: list[Any] = []
-
-    def start(script: Script, **options: Any) -> tuple[ScriptedLLM, Gateway]:
-        server = ScriptedLLM(script)
-        session = LLMSession(LLMSettings(**({"deadline_s": 5.0, "retries": 0} | options)), environment={})
-        opened.extend([server, session])
-        return server, session.gateway(server.base_url, "")
-
-    yield start
-    for thing in reversed(opened):
-        thing.__exit__()
 
 
 def place(text: str) -> str:
@@ -64,22 +43,9 @@ def oracle(gold: str, *, others: int = 0) -> Script:
 
 def search(
     tree: Tree, gateway: Gateway | None, own: dict[str, float] | None = None, **fields: Any
-) -> TreeSearchResult:
-    own = own or {}
-
-    def subtree(nodes: Sequence[Node]) -> dict[str, float]:
-        return {node.id: subtree_best(tree, own, node.id) for node in nodes}
-
+) -> Searched:
     spec = TreeSearch(**({"steps_by": "llm", "final_by": "llm"} | fields))
-    return tree_search(
-        tree,
-        "where is it?",
-        spec,
-        subtree_scores=subtree,
-        own_scores=own,
-        llm=gateway,
-        context=CallContext(question_id="q1", predictor="pageindex"),
-    )
+    return searched(tree, spec, own or {}, gateway)
 
 
 @pytest.mark.parametrize("others", [0, 4])

@@ -14,7 +14,8 @@ The results are passages in the files (unit ``span``) or the chunks that overlap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from branchrank.files.grep import Grep, GrepResult, Passage, Ranking
 from branchrank.index.reader import Index
@@ -46,35 +47,21 @@ class GrepKind(BranchKind):
         settings = opening.settings.part(GrepSettings)
         index = opening.index
         grep = Grep(opening.corpus_root, index.sources, context_lines=settings.context_lines)
-        chunks = ChunksBySource(index)
+        chunks_of = partial(chunks_in, index)
 
         def search(lookup: Lookup) -> BranchResult:
             ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
             filters = lookup.query.filters
             admitted = lookup.sources.admitted_sources(filters) if filters else None
             result = grep.search(lookup.query.words, ranking=ranking, limit=lookup.n, sources=admitted)
-            return _spans(result) if lookup.branch.unit == "span" else passage_chunks(result, chunks)
+            return _spans(result) if lookup.branch.unit == "span" else passage_chunks(result, chunks_of)
 
         return search
 
 
-class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """Maps each source to its chunks in line order. Each lookup reads the source's chunks from the index."""
-
-    def __init__(self, index: Index) -> None:
-        self._chunks = index.chunks
-
-    def __getitem__(self, source: str) -> Sequence[Chunk]:
-        rows = sorted(self._chunks.in_source(source).tolist())
-        if not rows:
-            raise KeyError(source)
-        return [self._chunks.at(row) for row in rows]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._chunks.sources)
-
-    def __len__(self) -> int:
-        return len(self._chunks.sources)
+def chunks_in(index: Index, source: str) -> list[Chunk]:
+    """Return the chunks of a document in line order, read from the index."""
+    return [index.chunks.at(row) for row in sorted(index.chunks.in_source(source).tolist())]
 
 
 def _spans(result: GrepResult) -> BranchResult:
@@ -87,15 +74,15 @@ def _spans(result: GrepResult) -> BranchResult:
     )
 
 
-def passage_chunks(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> BranchResult:
+def passage_chunks(result: GrepResult, chunks_of: Callable[[str], Sequence[Chunk]]) -> BranchResult:
     """Map the passages in a grep result to chunks, and sort the chunks by relevance.
 
-    ``chunks`` maps each file to its chunks. The score of a chunk is 1 / rank.
+    ``chunks_of`` returns the chunks of a file. The score of a chunk is 1 / rank.
     """
     matched: dict[str, tuple[int, ...]] = {}
     relevance: dict[str, float] = {}
     for passage in result.passages:
-        overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
+        overlapping = [c for c in chunks_of(passage.source) if c.span.overlap(passage.span)]
         held = {chunk.id: _held(chunk, passage) for chunk in overlapping}
         counting = [chunk for chunk in overlapping if held[chunk.id]] or overlapping
         lines = passage.text.split("\n")

@@ -96,8 +96,7 @@ class Bm25Kind(BranchKind):
             text = lookup.query.text
             if lookup.branch.unit == "chunk":
                 return lookup.sources.bm25_scores(text, keys)
-            own = lookup.sources.own_scores(text)
-            return {key: own[key] for key in keys if key in own}
+            return lookup.sources.own_scores(text, keys)
 
         return scores
 

@@ -17,79 +17,60 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
-from branchrank.llm.gateway import Gateway
+from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.prompts import RANKED, rerank_messages
 from branchrank.llm.request import CallContext
-from branchrank.ranking.lists import ranked, rescore
-from branchrank.records import LLMCall, Node, Record, Scored
+from branchrank.ranking.lists import RankedList, ranked, rescore
+from branchrank.records import Node, Scored
 from branchrank.spec import Branch, TreeSearch
 from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 from branchrank.systems.branches.tree_steps import Chooser, LexicalChooser, LLMChooser, Scorer, TreeStep
 from branchrank.systems.llm_choice import CONTEXT_TOKENS, Option, Task, ask_pages, shuffled
+from branchrank.systems.query import Asked
 from branchrank.tree.navigate import Tree
 
 FINAL_STAGE = "tree final"
 
 
-class TreeSearchResult(Record, frozen=True, kw_only=True):
-    """The picked sections, best first, with the steps and LLM calls of the search.
+def tree_search(
+    tree: Tree, asked: Asked, settings: TreeSearch, *, subtree_scores: Scorer, own_scores: Scorer
+) -> tuple[RankedList, list[TreeStep]]:
+    """Search the tree for the sections that answer the query, and return them and the steps of the search.
 
     If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on. Without an LLM ranking, a section's
-    score is the lexical score of its own text. ``fallbacks`` contains messages such as ``"tree step 2:
-    timeout"``.
+    score is the lexical score of its own text. ``subtree_scores`` returns the best lexical score in each
+    node's subtree. ``own_scores`` returns the lexical scores of the nodes' own texts, and may omit nodes that
+    score 0. LLM calls raise the errors of :meth:`Gateway.ask`. The calls and the fallbacks, such as ``"tree
+    step 2: timeout"``, are added to the trace.
     """
-
-    ranking: tuple[Scored, ...]
-    steps: tuple[TreeStep, ...] = ()
-    calls: tuple[LLMCall, ...] = ()
-    fallbacks: tuple[str, ...] = ()
-
-
-def tree_search(
-    tree: Tree,
-    query: str,
-    settings: TreeSearch,
-    *,
-    subtree_scores: Scorer,
-    own_scores: Mapping[str, float],
-    llm: Gateway | None = None,
-    context: CallContext = CallContext(),  # noqa: B008  (a frozen record)
-) -> TreeSearchResult:
-    """Search the tree for the sections that answer the query.
-
-    ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` contains the
-    lexical scores of the nodes' own texts. Nodes that are not in ``own_scores`` score 0. LLM calls raise the
-    errors of :meth:`Gateway.ask`.
-    """
+    query, llm, context, trace = asked.query.text, asked.gateway, asked.context, asked.trace
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical
     if llm is not None and settings.steps_by == "llm":
         chooser = LLMChooser(tree, query, settings, llm=llm, subtree_scores=subtree_scores, context=context)
     steps = walk(tree, settings, chooser)
-    fallbacks = [f"tree step {n}: {step.fallback}" for n, step in enumerate(steps, start=1) if step.fallback]
+    trace.fallbacks += [f"tree step {n}: {step.fallback}" for n, step in enumerate(steps, 1) if step.fallback]
     if chooser is not lexical and not visited(tree, steps):
         steps += walk(tree, settings, lexical)
-        fallbacks.append("tree search: no section was chosen")
-    calls = [call for step in steps for call in step.calls]
+        trace.fallbacks.append("tree search: no section was chosen")
+    trace.calls += [call for step in steps for call in step.calls]
     found = visited(tree, steps)
-    ranking = ranked({node.id: own_scores.get(node.id, 0.0) for node in found})
+    ranking = ranked(dict.fromkeys((node.id for node in found), 0.0) | dict(own_scores(found)))
     if llm is not None and settings.final_by == "llm" and len(ranking) > 1:
         by_llm = any(step.by == "llm" for step in steps)
         shortlist = _shortlist(tree, steps, ranking, settings.final_candidates, by_llm=by_llm)
-        order, call, fault = _final(shortlist, query, llm, context)
-        calls.append(call)
-        if fault is None:
-            ranking = rescore(ranking, order)
+        final = _final(shortlist, query, llm, context)
+        trace.calls.append(final.call)
+        if final.value is None:
+            trace.fallbacks.append(f"{FINAL_STAGE}: {final.fault}")
         else:
-            fallbacks.append(f"{FINAL_STAGE}: {fault}")
-    return TreeSearchResult(
-        ranking=tuple(ranking), steps=tuple(steps), calls=tuple(calls), fallbacks=tuple(fallbacks)
-    )
+            ranking = rescore(ranking, final.value)
+    return ranking, steps
 
 
 def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
@@ -138,10 +119,8 @@ def _shortlist(
     return [tree.node(key) for key in keys[:limit]]
 
 
-def _final(
-    nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
-) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the nodes with one LLM call, and return the ranked ids, the call and the reason for a failure."""
+def _final(nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext) -> Answer[list[str]]:
+    """Rank the nodes with one LLM call, whose value contains the ranked ids."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)
@@ -152,8 +131,7 @@ def _final(
         most=RANKED,
         budget_tokens=CONTEXT_TOKENS - llm.max_tokens,
     )
-    (choice,) = ask_pages(llm, [options], task, context)
-    return choice.ids or [], choice.call, choice.fault
+    return ask_pages(llm, [options], task, context)[0]
 
 
 class TreeKind(BranchKind):
@@ -179,23 +157,19 @@ class TreeKind(BranchKind):
             settings, sources, asked = lookup.branch.tree, lookup.sources, lookup.asked
             assert settings is not None
             text, filters = lookup.query.text, lookup.query.filters
-            found = tree_search(
+            found, steps = tree_search(
                 sources.tree(filters),
-                text,
+                asked,
                 settings,
                 subtree_scores=sources.subtree_scores(text, filters),
-                own_scores=sources.own_scores(text),
-                llm=asked.gateway,
-                context=asked.context,
+                own_scores=lambda nodes: sources.own_scores(text, (node.id for node in nodes)),
             )
-            for number, step in enumerate(found.steps, start=1):
+            for number, step in enumerate(steps, start=1):
                 asked.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
-            asked.trace.calls += found.calls
-            asked.trace.fallbacks += found.fallbacks
             lexical = settings.final_by == "lexical"
             ranking = [
                 entry
-                for entry in found.ranking
+                for entry in found
                 if entry.key in sources.hittable and not (lexical and entry.score <= 0)
             ]
             return BranchResult(ranking)

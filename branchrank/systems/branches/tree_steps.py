@@ -20,13 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, Protocol
 
-from branchrank.llm.gateway import Gateway
+from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.prompts import excerpt, step_messages
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import ranked
 from branchrank.records import LLMCall, Node, Record
 from branchrank.spec import TreeSearch
-from branchrank.systems.llm_choice import CONTEXT_TOKENS, Choice, Option, Task, ask_pages, fitted, shuffled
+from branchrank.systems.llm_choice import CONTEXT_TOKENS, Option, Task, ask_pages, fitted, shuffled
 from branchrank.tree.navigate import Tree
 
 Scorer = Callable[[Sequence[Node]], Mapping[str, float]]
@@ -100,28 +100,27 @@ class LLMChooser:
             return TreeStep(shown=chosen.shown, picked=chosen.picked, by="lexical", fallback=SPENT)
         beam = self.settings.beam
         pages = self._pages(children, step)
-        choices = self._ask(pages, step)
+        answers = self._ask(pages, step)
         picks = [
-            [self.tree.node(key) for key in choice.ids]
-            if choice.ids is not None
-            else [self.tree.node(key) for key in self.lexical(page, step).picked]
-            for choice, page in zip(choices, pages, strict=True)
+            self._nodes(self.lexical(page, step).picked if answer.value is None else answer.value)
+            for answer, page in zip(answers, pages, strict=True)
         ]
         merged = self._merged(picks)
         if len(merged) > beam and len(pages) > 1 and self.calls_left > 0:
-            (last,) = self._ask([shuffled(merged, self.query, self.context)], step)
-            choices.append(last)
-            if last.ids:
-                merged = [self.tree.node(key) for key in last.ids]
-        calls: tuple[LLMCall, ...] = tuple(choice.call for choice in choices)
-        faults = [choice.fault for choice in choices if choice.fault]
+            pages.append(shuffled(merged, self.query, self.context))
+            answers += self._ask(pages[-1:], step)
+            merged = self._nodes(answers[-1].value or ()) or merged
+        faults = [answer.fault for answer in answers if answer.fault]
         return TreeStep(
-            shown=tuple(choice.shown for choice in choices),
+            shown=tuple(tuple(node.id for node in page) for page in pages),
             picked=tuple(node.id for node in merged[:beam]),
-            by="lexical" if len(faults) == len(choices) else "llm",
+            by="lexical" if len(faults) == len(answers) else "llm",
             fallback=faults[0] if faults else None,
-            calls=calls,
+            calls=tuple(answer.call for answer in answers),
         )
+
+    def _nodes(self, keys: Sequence[str]) -> list[Node]:
+        return [self.tree.node(key) for key in keys]
 
     def _pages(self, children: Sequence[Node], step: int) -> list[list[Node]]:
         """Shuffle the children, and divide them into pages of nearly equal size."""
@@ -135,7 +134,7 @@ class LLMChooser:
             if len(kept) <= count or all(fitted(page, self._budget)[1] for page in options):
                 return pages
             scores = self.subtree_scores(kept)
-            kept = [self.tree.node(entry.key) for entry in ranked(scores, len(kept) * 3 // 4)]
+            kept = self._nodes(ranked(scores, len(kept) * 3 // 4).ids)
 
     def _page_count(self, children: Sequence[Node], step: int) -> int:
         """Return a number of pages that leaves enough calls for the deeper levels of the tree."""
@@ -155,7 +154,7 @@ class LLMChooser:
         placed.sort(key=lambda entry: (entry[0], -scores[entry[1].id], entry[1].id))
         return [node for _, node in placed]
 
-    def _ask(self, pages: Sequence[Sequence[Node]], step: int) -> list[Choice]:
+    def _ask(self, pages: Sequence[Sequence[Node]], step: int) -> list[Answer[list[str]]]:
         self.calls_left -= len(pages)
         beam = self.settings.beam
         task = Task(

@@ -1,0 +1,1 @@
+from support.asking import serve as serve
