@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from branchrank.io.http import ERROR_BODY_BYTES, LOST, BoundedTransport, OversizedError, send
+from branchrank.io.http import ERROR_BODY_BYTES, LOST, OversizedError, send
 from branchrank.io.keys import is_loopback
 
 SECRET = "s3cret-0123456789"
@@ -228,44 +228,6 @@ def test_the_environments_proxy_is_used_except_for_loopback(serve, monkeypatch: 
     with pytest.raises(httpx.ConnectError, match="is not an http:// or https:// URL") as caught:
         ask("http://other.invalid/retrieve")
     assert SECRET not in str(caught.value)
-
-
-def through(url: str, *, deadline_s: float = 20.0, limit_bytes: int = 1000) -> httpx.Client:
-    """An httpx client as a library would have it, bounded."""
-    transport = BoundedTransport(url, deadline_s=deadline_s, limit_bytes=limit_bytes)
-    return httpx.Client(transport=transport, trust_env=False)
-
-
-def test_a_library_sends_through_the_bounded_transport(serve) -> None:
-    server = serve(says(b"HTTP/1.1 201 Created\r\nX-Seen: yes\r\nContent-Length: 2\r\n\r\n{}"))
-    with through(server.url) as client:
-        answer = client.put(server.url, json={"query": 1}, headers={"api-key": SECRET})
-    assert (answer.status_code, answer.json(), answer.headers["x-seen"]) == (201, {}, "yes")
-    sent = server.requests[0].decode().lower()
-    assert sent.startswith("put /retrieve http/1.1\r\n")
-    assert f"api-key: {SECRET}\r\n".lower() in sent
-    assert sent.count("host:") == sent.count("accept-encoding:") == sent.count("content-length:") == 1
-
-
-def test_a_library_gets_no_unpacked_endless_or_oversized_answer(serve) -> None:
-    packed = gzip.compress(b" " * 2**24)
-    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
-    server = serve(says(head + packed))
-    with through(server.url, limit_bytes=10**6) as client:
-        assert client.get(server.url).content == packed
-    with through(server.url, limit_bytes=1000) as client, pytest.raises(httpx.TransportError, match="larger"):
-        client.get(server.url)
-
-    def drip(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\n")
-        dripping.drip(connection, b"X-Padding: x\r\n")
-
-    dripping = serve(drip)
-    with (
-        through(dripping.url, deadline_s=0.3) as client,
-        pytest.raises(httpx.TransportError, match="timed out"),
-    ):
-        client.get(dripping.url)
 
 
 def test_a_request_leaves_no_connection_open(serve) -> None:

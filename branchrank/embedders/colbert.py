@@ -26,19 +26,17 @@ from threading import Lock
 
 import numpy as np
 
-from branchrank.embedders.hub import folder_revision, model_folder
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
-from branchrank.embedders.sentence_transformers import (
-    LEAST_TOKENS,
-    PYLATE_DENSE,
+from branchrank.embedders.hub import (
     REMEDY,
-    check_folder,
-    load_model,
+    files_digest,
+    folder_revision,
+    model_folder,
     modules_of,
     read_json,
 )
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
+from branchrank.embedders.sentence_transformers import LEAST_TOKENS, PYLATE_DENSE, check_folder, load_model
 from branchrank.errors import ModelError
-from branchrank.io.files import digest_file, digest_of
 from branchrank.io.printable import encodable
 from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record
@@ -94,7 +92,7 @@ class ColbertEmbedder:
             max_tokens=limit - len(marker),
             query_prefix=query,
             document_prefix=document,
-            weights_digest=_digest(folder),
+            weights_digest=files_digest(folder, "*.safetensors", "*.json", METADATA),
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
@@ -158,9 +156,3 @@ def _check_format(folder: Path) -> None:
         raise ModelError(
             f"the model in {folder} has no {METADATA}, which contains the markers", remedy=REMEDY
         )
-
-
-def _digest(folder: Path) -> str:
-    """Return a SHA-256 hash of the names and contents of the weight files and configuration files."""
-    files = [path for pattern in ("*.safetensors", "*.json", METADATA) for path in folder.rglob(pattern)]
-    return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in sorted(files)})

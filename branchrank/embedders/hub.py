@@ -14,16 +14,28 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from branchrank.errors import ModelError
+from branchrank.io.files import NOT_JSON, digest_file, digest_of
 from branchrank.io.progress import Notify
+from branchrank.records import Record
 
 #: The number of seconds to wait for a response from the hub.
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
+REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 _REMEDY = (
     "check the network connection, pass a local folder, or choose --embedder all-MiniLM-L6-v2, which needs "
     "no model hub"
 )
+
+
+class Module(Record, frozen=True, kw_only=True):
+    """One entry of a model's ``modules.json``."""
+
+    type: str
+    path: str = ""
 
 
 def model_folder(model: str, revision: str, notify: Notify) -> Path:
@@ -89,3 +101,31 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
         f"the model {model!r} has no safetensors weights, and pickled weights are never loaded",
         remedy=_REMEDY,
     )
+
+
+def modules_of(folder: Path) -> tuple[Module, ...]:
+    """Return the sentence-transformers modules of a model, or an empty tuple for a plain transformer.
+
+    Raises :class:`ModelError` if ``modules.json`` can't be read.
+    """
+    modules: tuple[Module, ...] = read_json(folder / "modules.json", tuple[Module, ...], default=())
+    return modules
+
+
+def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
+    """Decode a model's JSON file into a ``record_type``, or return ``default`` if the file does not exist.
+
+    Raises :class:`ModelError` if the file can't be read or decoded.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=record_type)
+    except FileNotFoundError:
+        return default
+    except (OSError, *NOT_JSON) as error:
+        raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
+
+
+def files_digest(folder: Path, *patterns: str) -> str:
+    """Return a SHA-256 hash of the names and contents of the matching files below ``folder``."""
+    files = sorted(path for pattern in patterns for path in folder.rglob(pattern))
+    return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

@@ -23,17 +23,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from branchrank.embedders.hub import folder_revision
+from branchrank.embedders.hub import REMEDY, files_digest, folder_revision, modules_of, read_json
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity
-from branchrank.embedders.sentence_transformers import (
-    REMEDY,
-    modules_of,
-    prefixes_of,
-    read_json,
-    weights_digest,
-)
+from branchrank.embedders.sentence_transformers import prefixes_of
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
 from branchrank.io.files import NOT_JSON
@@ -94,7 +88,7 @@ class NomicEmbedder(GraphEmbedder):
             max_tokens=max_tokens,
             query_prefix=prefixes.query,
             document_prefix=prefixes.document,
-            weights_digest=weights_digest(folder),
+            weights_digest=files_digest(folder, "*.safetensors"),
         )
         tokenizer = read_tokenizer(folder, max_tokens, model=model, remedy=REMEDY)
         graph = nomic_graph(config, pooling, max_tokens)

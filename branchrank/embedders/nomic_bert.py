@@ -21,13 +21,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from branchrank.embedders.hub import REMEDY, read_json
 from branchrank.errors import ModelError
-from branchrank.io.files import NOT_JSON
 from branchrank.records import Record
 
-_REMEDY = (
-    "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
-)
 _MLP_MULTIPLE = 256
 #: Maps each published name of an activation function to the name of its gate function in transformers.
 _GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
@@ -92,16 +89,10 @@ def native_config(folder: Path) -> dict[str, Any]:
     exactly the weights of the NomicBert architecture.
     """
     path = folder / "config.json"
-    try:
-        content = path.read_bytes()
-        fields = msgspec.json.decode(content, type=dict[str, Any])
-        if fields.get("model_type") != "nomic_bert" or "n_embd" not in fields:
-            return {}
-        published = msgspec.json.decode(content, type=PublishedConfig)
-    except FileNotFoundError:
+    fields = read_json(path, dict[str, Any], default={})
+    if fields.get("model_type") != "nomic_bert" or "n_embd" not in fields:
         return {}
-    except (OSError, *NOT_JSON) as error:
-        raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+    published = read_json(path, PublishedConfig, default=None)
     _check(path, fields)
     _check_weights(folder, published)
     inner = published.n_inner if published.n_inner is not None else int(8 * published.n_embd / 3)
@@ -132,7 +123,7 @@ def _check(path: Path, fields: dict[str, Any]) -> None:
             raise ModelError(
                 f"{path}: {name} is {_shown(value)}, but NomicBert in transformers supports only "
                 f"{_shown(only)}, and code shipped with a model is never run",
-                remedy=_REMEDY,
+                remedy=REMEDY,
             )
 
 
@@ -149,14 +140,14 @@ def _check_weights(folder: Path, published: PublishedConfig) -> None:
             with safe_open(path, framework="np") as weights:
                 found.update(weights.keys())
         except (OSError, SafetensorError) as error:
-            raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+            raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
     layers = (f"encoder.layers.{n}.{name}" for n in range(published.n_layer) for name in _LAYER_WEIGHTS)
     expected = {*_EMBEDDING_WEIGHTS, *layers}
     found = {name for name in found if not name.startswith(_UNUSED)}
     if missing := sorted(expected - found):
-        raise ModelError(f"the weights in {folder} do not contain {missing[0]!r}", remedy=_REMEDY)
+        raise ModelError(f"the weights in {folder} do not contain {missing[0]!r}", remedy=REMEDY)
     if foreign := sorted(found - expected):
         raise ModelError(
             f"the weights in {folder} contain {foreign[0]!r}, which NomicBert in transformers does not have",
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )

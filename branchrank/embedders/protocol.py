@@ -203,21 +203,17 @@ def check_agreement(
     lengths = np.linalg.norm(stored, axis=1)
     if not np.isfinite(stored).all() or not lengths.all():
         raise ArtifactError(f"{place} contains a vector that is zero or not finite", remedy=remedy)
-    nearest: Agreement | None = None
-    worst = (0, "")
+    tried = []
     for form, texts in forms.items():
         again = embedder.embed_documents([texts[row] for row in rows])
         cosines = np.einsum("ij,ij->i", stored, again) / lengths
-        found = Agreement(form, len(rows), float(cosines.min()))
-        if found.least >= LEAST_COSINE:
-            return found
-        if nearest is None or found.least > nearest.least:
-            nearest = found
-            worst = (int((cosines < LEAST_COSINE).sum()), texts[rows[int(cosines.argmin())]])
-    assert nearest is not None
-    count, text = worst
+        least = float(cosines.min())
+        if least >= LEAST_COSINE:
+            return Agreement(form, len(rows), least)
+        tried.append((least, int((cosines < LEAST_COSINE).sum()), texts[rows[int(cosines.argmin())]]))
+    least, count, text = max(tried)
     raise ArtifactError(
         f"the vectors in {place} were not made with {model}: {count} of {len(rows)} sampled texts have a "
-        f"different vector; the largest difference (cosine {nearest.least:.3f}) is at {text[:60]!r}",
+        f"different vector; the largest difference (cosine {least:.3f}) is at {text[:60]!r}",
         remedy=remedy,
     )

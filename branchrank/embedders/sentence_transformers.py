@@ -28,7 +28,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.embedders.hub import folder_revision, model_folder
+from branchrank.embedders.hub import (
+    REMEDY,
+    files_digest,
+    folder_revision,
+    model_folder,
+    modules_of,
+    read_json,
+)
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.protocol import (
     DocumentVectors,
@@ -42,7 +49,6 @@ from branchrank.embedders.protocol import (
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.execution.threads import limit_torch
 from branchrank.io.environment import preserved_random_state, preserved_start_method
-from branchrank.io.files import NOT_JSON, digest_file, digest_of
 from branchrank.io.printable import encodable
 from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record
@@ -53,7 +59,6 @@ _STEP = 16
 _GPU_BATCH = 64
 #: The maximum number of tokens per text for a model that does not define a maximum.
 LEAST_TOKENS = 512
-REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 #: The class name of PyLate's projection layer. Loading this layer does not require PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
 #: The GPU device files of NVIDIA's driver, AMD's driver and the Windows Subsystem for Linux.
@@ -66,13 +71,6 @@ class _Config(Record, frozen=True, kw_only=True):
 
     model_type: str = ""
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class Module(Record, frozen=True, kw_only=True):
-    """One entry of a model's ``modules.json``."""
-
-    type: str
-    path: str = ""
 
 
 class SentenceTransformersEmbedder:
@@ -109,7 +107,7 @@ class SentenceTransformersEmbedder:
             max_tokens=min(self._model.max_seq_length or LEAST_TOKENS, 1_000_000),
             query_prefix=prefixes.query,
             document_prefix=prefixes.document,
-            weights_digest=weights_digest(folder),
+            weights_digest=files_digest(folder, "*.safetensors"),
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
@@ -223,28 +221,6 @@ def _check_architecture(path: Path) -> None:
         )
 
 
-def modules_of(folder: Path) -> tuple[Module, ...]:
-    """Return the sentence-transformers modules of a model, or an empty tuple for a plain transformer.
-
-    Raises :class:`ModelError` if ``modules.json`` can't be read.
-    """
-    modules: tuple[Module, ...] = read_json(folder / "modules.json", tuple[Module, ...], default=())
-    return modules
-
-
-def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
-    """Decode a model's JSON file into a ``record_type``, or return ``default`` if the file does not exist.
-
-    Raises :class:`ModelError` if the file can't be read or decoded.
-    """
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=record_type)
-    except FileNotFoundError:
-        return default
-    except (OSError, *NOT_JSON) as error:
-        raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
-
-
 def require_library(purpose: str) -> None:
     """Raise :class:`MissingDependencyError` if PyTorch or sentence-transformers is not installed."""
     for package in ("torch", "sentence_transformers"):
@@ -327,9 +303,3 @@ def prefixes_of(prompts: Mapping[str, str | None], model: str) -> Prefixes:
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
     return own if any(own) else conventional_prefixes(model)
-
-
-def weights_digest(folder: Path) -> str:
-    """Return a SHA-256 hash of the names and contents of all safetensors files in ``folder``."""
-    files = sorted(folder.rglob("*.safetensors"))
-    return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

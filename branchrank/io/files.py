@@ -46,13 +46,11 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        remedies = {
-            errno.ENOSPC: "free some space and run the command again",
-            errno.EROFS: "choose a writable folder with --data-dir",
-            errno.EACCES: "choose a writable folder with --data-dir",
-            errno.EPERM: "choose a writable folder with --data-dir",
-        }
-        remedy = remedies.get(error.errno or 0, "check the disk and run the command again")
+        remedy = "check the disk and run the command again"
+        if error.errno == errno.ENOSPC:
+            remedy = "free some space and run the command again"
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            remedy = "choose a writable folder with --data-dir"
         raise StorageError(f"cannot write {path}: {reason}", remedy=remedy) from error
 
 

@@ -27,7 +27,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -83,15 +82,11 @@ def send(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the wait in seconds from the Retry-After header (RFC 9110), or ``None`` if there is none."""
-    value = headers.get("retry-after", "").strip()
+    """Return the seconds in the Retry-After header, or ``None`` if there is no header, or one with a date."""
     try:
-        seconds = float(value)
+        seconds = float(headers.get("retry-after", ""))
     except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
+        return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 

@@ -83,14 +83,16 @@ class Health(Record, frozen=True, kw_only=True):
 def application(service: Service, workers: Workers, access: Access) -> Guard:
     """Return the HTTP application, wrapped in the guard that checks requests."""
     # The pages /docs and /redoc of FastAPI are disabled, because they load scripts from other hosts.
-    app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None, responses=_ERRORS)
 
     @app.get("/health", **_described(Health))
     async def health() -> Response:
         """Return the state of the server, its predictors and its index."""
         return _json(_health(service))
 
-    @app.post("/retrieve", **_described(RetrieveAnswer, RetrieveRequest))
+    body = {"required": True, "content": _content(RetrieveRequest)}
+
+    @app.post("/retrieve", **_described(RetrieveAnswer), openapi_extra={"requestBody": body})
     async def retrieve(request: Request) -> Response:
         """Return the best passages for a query, best first."""
         return _json(await _retrieved(service, workers, request))
@@ -163,28 +165,31 @@ def _json(answer: Record) -> Response:
 _REF = "#/components/schemas/{name}"
 
 
-def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """Return the FastAPI arguments that document a route's formats and status codes in the OpenAPI schema."""
+def _content(record: type[Record]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
 
-    def content(record: type[Record]) -> dict[str, Any]:
-        return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
 
-    codes = {401: "token missing or invalid", 403: "Origin not allowed", 421: "Host not allowed"}
-    described: dict[str, Any] = {"response_model": None}
-    if request is not None:
-        codes |= {
-            400: "not JSON",
-            408: "body incomplete at the deadline",
-            413: "body too large",
-            415: "not application/json",
-            422: "a value is out of range",
-            500: "the retrieval failed",
-            503: "too many requests are waiting",
-        }
-        described["openapi_extra"] = {"requestBody": {"required": True, "content": content(request)}}
-    errors = {code: {"description": text, "content": content(ErrorAnswer)} for code, text in codes.items()}
-    described["responses"] = {200: {"description": "success", "content": content(answer)}, **errors}
-    return described
+_CODES = {
+    400: "not JSON",
+    401: "token missing or invalid",
+    403: "Origin not allowed",
+    408: "body incomplete at the deadline",
+    413: "body too large",
+    415: "not application/json",
+    421: "Host not allowed",
+    422: "a value is out of range",
+    500: "the retrieval failed",
+    503: "too many requests are waiting",
+}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"description": text, "content": _content(ErrorAnswer)} for code, text in _CODES.items()
+}
+
+
+def _described(answer: type[Record]) -> dict[str, Any]:
+    """Return the FastAPI arguments that document a route's answer in the OpenAPI schema."""
+    found = {"description": "success", "content": _content(answer)}
+    return {"response_model": None, "responses": {200: found}}
 
 
 def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:

@@ -148,8 +148,8 @@ class SearchApp(App[Choice]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2", "next_mode", "Next mode", priority=True),
-        Binding("escape", "to_query", "Query"),
-        Binding("f3", "to_source", "Source", priority=True),
+        Binding("escape", "focus('query')", "Query"),
+        Binding("f3", "focus('source')", "Source", priority=True),
         Binding("f4", "choose", "Take as gold", priority=True),
         Binding("ctrl+l", "clear_log", "Clear log"),
         Binding("ctrl+q", "quit", "Quit", priority=True),
@@ -204,16 +204,6 @@ class SearchApp(App[Choice]):
     def action_next_mode(self) -> None:
         """Switch to the next search mode."""
         self.query_one(Tabs).action_next_tab()
-
-    def action_to_query(self) -> None:
-        """Move the focus to the query box and select its text."""
-        query = self.query_one("#query", Input)
-        query.focus()
-        query.select_all()
-
-    def action_to_source(self) -> None:
-        """Move the focus to the source file."""
-        self.query_one(SourceView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the ``choose`` action (F4) only if the app was opened as a picker that returns a result."""
@@ -295,7 +285,7 @@ class SearchApp(App[Choice]):
 
     @on(OptionList.OptionSelected, "#results")
     def _selected(self) -> None:
-        self.action_to_source()
+        self.query_one(SourceView).focus()
 
 
 def _shown(rank: int, found: Found) -> Content:

@@ -125,7 +125,6 @@ def test_a_server_with_the_fallback_answers_and_is_marked(service: Service) -> N
     workers = Workers(1, 8)
     with running(application(service, workers, Access())) as server:
         response = httpx.post(f"{server.url}/retrieve", json={"query": QUESTION, "top_k": 3})
-    workers.close()
     assert response.status_code == 200
     answer: dict[str, Any] = response.json()
     assert answer["fallbacks"] == [MARK]

@@ -318,8 +318,6 @@ def _served(query: str) -> Outcome:
             status, body = asyncio.run(_asked(application(service, workers, Access()), query))
     except BranchRankError as error:
         return Outcome(error.exit_code, "", str(error))
-    finally:
-        workers.close()
     if status != 200:
         return Outcome(4, "", f"{status} {body}")
     answer = json.loads(body)

@@ -107,7 +107,6 @@ def test_http(service: Service, questions: list[str], library: Answers) -> None:
                 asked = {"query": question, "top_k": K, "predictor": name}
                 answer = client.post(f"{server.url}/retrieve", json=asked).json()
                 assert [place(hit) for hit in answer["hits"]] == expected, (name, question)
-    workers.close()
 
 
 async def test_mcp(service: Service, questions: list[str], library: Answers) -> None:
@@ -126,7 +125,6 @@ async def test_mcp(service: Service, questions: list[str], library: Answers) -> 
                 assert found == expected, (name, question)
         for question, expected in zip(questions, library["grep"], strict=True):
             assert await asked("hybrid_search", semantic_query=question) == expected, question
-    workers.close()
 
 
 def test_the_terminal_ui(service: Service, questions: list[str], library: Answers) -> None:
@@ -134,7 +132,7 @@ def test_the_terminal_ui(service: Service, questions: list[str], library: Answer
     modes = {f"predictor-{name}": name for name in PREDICTORS} | {"hybrid": "grep"}
     for mode, name in modes.items():
         for question, expected in zip(questions, library[name], strict=True):
-            found = [each.hit for each in searches.search(mode, question)]
+            found = [each.hit for each in searches.search(mode, question).results]
             assert [
                 Place(hit.source, hit.line_start, hit.line_end, hit.score) for hit in found
             ] == expected, (mode, question)

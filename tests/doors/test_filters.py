@@ -94,7 +94,6 @@ def test_the_command(project: Path, library: Library, predictor: str) -> None:
 def test_http_filters_and_refuses_an_unknown_key(library: Library, resources: ExitStack) -> None:
 
     workers = Workers(1, 8)
-    resources.callback(workers.close)
     service = Service(library(), ("local",))
     with running(application(service, workers, Access())) as server:
         status, _, body = server.send(post(asking(QUERY, filters=list(BOTH))))

@@ -146,7 +146,6 @@ def test_a_missing_ollama_model_shows_the_pull_command(server: EmbeddingServer) 
     [
         Reply({"error": "busy"}, 503),
         Reply({"error": "slow down"}, 429, {"Retry-After": "0"}),
-        Reply({"error": "slow down"}, 429, {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}),
         Reply(b'{"data": [', promised=500),
     ],
 )

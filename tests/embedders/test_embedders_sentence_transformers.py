@@ -70,23 +70,6 @@ def change(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(content | changes))
 
 
-def test_a_nomic_bert_checkpoint_loads_with_coderankembeds_prefix(nomic: Path) -> None:
-    from safetensors.numpy import load_file
-
-    assert any("Wqkv" in name for name in load_file(nomic / "model.safetensors"))
-    embedder = open_embedder(IndexSettings(embedder=str(nomic)))
-    identity = embedder.identity
-    assert (identity.dimension, identity.max_tokens) == (32, 64)
-    assert identity.query_prefix == CODERANK_PREFIX
-    assert identity.document_prefix == ""
-    rows = embedder.embed_documents(TEXTS)
-    assert rows.dtype == np.float32
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
-    (as_document,) = embedder.embed_documents([f"{CODERANK_PREFIX}a route"])
-    assert np.array_equal(embedder.embed_query("a route"), as_document)
-    assert not np.allclose(as_document, rows[0], atol=1e-3)
-
-
 def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

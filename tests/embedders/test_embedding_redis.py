@@ -128,21 +128,6 @@ def test_a_full_server_gives_one_notice_and_embedding_continues(
     assert "SET" not in notices[0]
 
 
-def test_a_missing_password_gives_one_notice(tmp_path: Path, notices: list[str]) -> None:
-    server = RedisServer(tmp_path, "--requirepass", "secret")
-    try:
-        cache = redis_cache(server.url, notify=notices.append)
-        assert [asked(cache), asked(cache)] == [10, 10]
-        assert len(notices) == 1
-        cache.close()
-        cache = redis_cache(server.url.replace("//", "//:secret@"), notify=notices.append)
-        assert [asked(cache), asked(cache)] == [10, 0]
-        assert len(notices) == 1
-        cache.close()
-    finally:
-        server.stop()
-
-
 def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
     tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """Token vectors in the workspace's cache, and the embedders that give them."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,25 +54,6 @@ def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
     ):
         assert np.array_equal(found.values, vectors.values)
         assert np.array_equal(found.scales, vectors.scales)
-
-
-@pytest.mark.parametrize(
-    "damage", ["UPDATE embeddings SET vector = substr(vector, 1, 60)", "UPDATE embeddings SET vector = x'00'"]
-)
-def test_a_damaged_row_is_embedded_again(path: Path, damage: str) -> None:
-    first = TokenCache(path)
-    expected = first.document_tokens(FakeEmbedder(), TEXTS)
-    first.close()
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute(damage)
-    connection.close()
-    again = TokenCache(path)
-    embedder = Counting()
-    found = again.document_tokens(embedder, TEXTS)
-    again.close()
-    assert embedder.asked == TEXTS
-    assert all(np.array_equal(one.values, two.values) for one, two in zip(found, expected, strict=True))
 
 
 def test_the_file_stays_below_its_limit_by_evicting_the_oldest_rows(path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import threading
 import time
-import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,20 +75,15 @@ def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_missing_usage_is_estimated_and_marked(serve: Call) -> None:
-    _, client = serve(always(scripted.say("four words of reply", usage=None)))
-    usage = client.complete(request()).usage
-    assert not usage.reported
-    assert usage.prompt_tokens == request().prompt_tokens
-    assert usage.completion_tokens > 0
-
-
 @pytest.mark.parametrize(
-    "usage", [{"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "9"}, [], 3]
+    "usage", [None, {"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "9"}, [], 3]
 )
-def test_absurd_usage_is_estimated(serve: Call, usage: Any) -> None:
-    _, client = serve(always(scripted.say("x", usage=usage)))
-    assert not client.complete(request()).usage.reported
+def test_missing_or_absurd_usage_is_estimated_and_marked(serve: Call, usage: Any) -> None:
+    _, client = serve(always(scripted.say("four words of reply", usage=usage)))
+    found = client.complete(request()).usage
+    assert not found.reported
+    assert found.prompt_tokens == request().prompt_tokens
+    assert found.completion_tokens > 0
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -115,12 +107,6 @@ def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
     server, client = serve(always(Action(drop=True)))
     assert failure(client).reason == "connection"
     assert len(server.requests) == 3
-
-
-def test_a_truncated_body_is_retried(serve: Call) -> None:
-    whole = scripted.say("ok")
-    _, client = serve(lambda chat, n: whole if n > 1 else Action(content=whole.content[:30], missing=99))
-    assert client.complete(request()).attempt == 2
 
 
 @pytest.mark.parametrize(
@@ -174,38 +160,6 @@ def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Acti
     server, client = serve(always(action))
     assert failure(client).reason == reason
     assert len(server.requests) == 1
-
-
-@contextlib.contextmanager
-def little_memory(mebibytes: int) -> Iterator[None]:
-    """Fail when Python's own allocations grow past so much."""
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < mebibytes * 2**20
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_compressed_body_is_never_unpacked(serve: Call) -> None:
-    packed = gzip.compress(b" " * (100 << 20), 1)
-    _, client = serve(always(Action(content=packed, headers={"Content-Encoding": "gzip"})))
-    with little_memory(64):
-        assert failure(client).reason == "malformed response"
-
-
-@pytest.mark.parametrize("status", [400, 500])
-def test_the_body_of_an_error_is_read_up_to_a_limit(serve: Call, status: int) -> None:
-    _, client = serve(always(Action(status, content=b"x" * (100 << 20))), retries=0)
-    with little_memory(64):
-        assert failure(client).reason == f"http {status}"
-
-
-def test_the_list_of_models_is_read_up_to_a_limit(serve: Call) -> None:
-    server, client = serve(always(scripted.say("x")))
-    server.models = ("m" * (100 << 20),)
-    with pytest.raises(LLMError, match="oversized"):
-        client.probe()
 
 
 def test_the_client_remembers_the_supported_response_format(serve: Call) -> None:

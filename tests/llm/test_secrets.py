@@ -93,11 +93,16 @@ def test_a_value_that_is_not_an_endpoint_is_refused(url: str) -> None:
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
-@given(secret=st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=6, max_size=40))
-def test_the_redactor_removes_a_key_as_it_is_or_in_a_url(secret: str) -> None:
+@given(secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=40))
+def test_the_redactor_removes_a_key_as_it_is_in_a_url_or_in_json(secret: str) -> None:
     redact = Redactor([secret])
-    for text in (secret, quote(secret, safe=""), quote_plus(secret)):
-        assert redact(f"x{text}y") == "x[key]y"
+    encoded = (
+        msgspec.json.encode(secret).decode(),
+        json.dumps(secret),
+        json.dumps(secret, ensure_ascii=False),
+    )
+    forms = (secret, quote(secret, safe=""), quote_plus(secret), *(text[1:-1] for text in encoded))
+    assert [redact(f" {form} ") for form in forms] == [" [key] "] * len(forms)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +131,6 @@ def test_the_redactor_does_not_change_other_text() -> None:
     assert Redactor([KEY, "", "abc"])("abc is no key; nothing changes") == "abc is no key; nothing changes"
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
-@given(secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=20))
-def test_the_redactor_removes_keys_inside_json(secret: str) -> None:
-    redact = Redactor([secret])
-    texts = (json.dumps(secret), json.dumps(secret, ensure_ascii=False), msgspec.json.encode(secret).decode())
-    assert [redact(text) for text in texts] == ['"[key]"'] * 3
-
-
 class Recorded(Record, frozen=True, kw_only=True):
     """What a run records, in small."""
 
@@ -148,34 +145,16 @@ ODD = st.text(st.sampled_from("aZ09\"'<>\\ \t:@/?#&=%$`|;äß☃"), min_size=6, 
 )
 
 
-@pytest.mark.parametrize(
-    "password",
-    ['Sup3r"Secret', "Sup3r<Secret>", "Sup3r\\Secret", "Sup3r'Secret", "Sup3r Secret", "Sup3r/Se?c#r@et"],
-)
-@pytest.mark.parametrize("form", ["--cache-redis-url {}", "--cache-redis-url={}", "-r{}"])
-def test_any_password_in_a_url_is_removed(password: str, form: str) -> None:
-    url = f"redis://me:{password}@10.0.0.9:6379/0"
-    words = ["branchrank", "benchmark", *(word.format(url) for word in form.split()), "--corpus", "it's here"]
-    run = Recorded(
-        command=shlex.join(words),
-        settings={"cache": {"redis_url": url}},
-        warnings=(f"the server refuses {password} of {url}",),
-    )
-    shown = scrubbed(run, {})
-    bare = "redis://10.0.0.9:6379/0"
-    assert shown.settings == {"cache": {"redis_url": bare}}
-    assert shlex.split(shown.command) == [word.replace(url, bare) for word in words]
-    assert password not in shown.warnings[0]
-
-
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(password=ODD)
 def test_no_password_of_a_url_is_recorded(password: str) -> None:
     url = f"redis://:{password}@h:6379/0"
-    run = Recorded(command=shlex.join(["b", "-u", url, f"--u={url}"]), settings={"cache": {"url": url}})
-    assert scrubbed(run, {}) == Recorded(
-        command="b -u redis://h:6379/0 --u=redis://h:6379/0", settings={"cache": {"url": "redis://h:6379/0"}}
-    )
+    words = ["b", "-u", url, f"--u={url}", f"-u{url}", "--corpus", "it's here"]
+    run = Recorded(command=shlex.join(words), settings={"cache": {"url": url}})
+    shown = scrubbed(run, {})
+    bare = "redis://h:6379/0"
+    assert shown.settings == {"cache": {"url": bare}}
+    assert shlex.split(shown.command) == [word.replace(url, bare) for word in words]
 
 
 @pytest.mark.parametrize(

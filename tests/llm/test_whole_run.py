@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -184,44 +183,3 @@ def test_a_dry_run_shows_the_maximum_cost(workspace: Path) -> None:
     assert float(bound[2]) == pytest.approx((prompt * 100 + 6000 * 1000) / 1e6, abs=1e-4)
     assert "tokens at unpriced: no price for this model" in process.stdout
     assert not (workspace / "dry").exists()
-
-
-def test_an_interrupt_loses_no_finished_call(workspace: Path) -> None:
-    def slow(chat: Chat, number: int) -> Action:
-        return Action(content=scripted.ids(list(chat.entries)[:4]).content, silent_s=0.1)
-
-    with ScriptedLLM(slow) as server:
-        arguments = ["--predictor", "hybrid", "--hybrid-base-url", server.base_url, "--hybrid-model", "slow"]
-        arguments += ["--llm-record", "slow.sqlite", "--reports", "slow", "--latency-sample", "0"]
-        started = [sys.executable, str(ROOT / "benchmark_run.py"), *arguments]
-        with subprocess.Popen(
-            started,
-            cwd=workspace,
-            env=os.environ | ENVIRONMENT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                scripted.wait_until(lambda: len(server.requests) >= 3 or process.poll() is not None, 120)
-                process.send_signal(signal.SIGINT)
-                _, errors = process.communicate(timeout=60)
-            finally:
-                process.kill()
-        assert process.returncode == 130, errors
-        assert b"Traceback" not in errors
-        assert re.search(rb"LLM: \d calls, \d+ tokens", errors)
-        asked = len(server.requests)
-        assert asked < 6
-        again = subprocess.run(
-            started,
-            cwd=workspace,
-            env=os.environ | ENVIRONMENT,
-            capture_output=True,
-            timeout=300,
-            check=False,
-        )
-        assert again.returncode == 0, again.stderr
-        # Six questions, of which the one that was cut is asked twice.
-        assert len(server.requests) <= 7
-        prompts = [chat.prompt for chat in server.requests]
-        assert len(set(prompts)) == 6

@@ -104,33 +104,17 @@ def test_a_request_without_or_with_two_hosts_is_refused(server: Running) -> None
     assert server.send(two)[0] == 400
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "",
-        "Bearer",
-        "Bearer ",
-        f"Basic {TOKEN}",
-        TOKEN,
-        f"Bearer {TOKEN}x",
-        f"Bearer {TOKEN[:-1]}",
-        f"Bearer {TOKEN.upper()}",
-        f"Bearer\t{TOKEN}",
-        f"Bearer {TOKEN}, Bearer {TOKEN}",
-        "Bearer \xff\xfe",
-        "Bearer " + "x" * 10_000,
-    ],
-)
-def test_bad_tokens(given: str) -> None:
-    assert not Access(token=TOKEN).answers_token([given])
+BAD_TOKENS = ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"]
+BAD_TOKENS += [f"Bearer {TOKEN.upper()}", f"Bearer\t{TOKEN}", f"Bearer {TOKEN}, Bearer {TOKEN}"]
+BAD_TOKENS += ["Bearer \xff\xfe", "Bearer " + "x" * 10_000]
 
 
-def test_good_tokens() -> None:
+def test_only_one_header_with_the_token_is_accepted() -> None:
     access = Access(token=TOKEN)
+    for given in ([], *([bad] for bad in BAD_TOKENS), [f"Bearer {TOKEN}"] * 2):
+        assert not access.answers_token(given), given
     assert access.answers_token([f"Bearer {TOKEN}"])
     assert access.answers_token([f"bearer {TOKEN}"])
-    assert not access.answers_token([])
-    assert not access.answers_token([f"Bearer {TOKEN}", f"Bearer {TOKEN}"])
     assert Access().answers_token([])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +9,6 @@ from urllib.parse import quote
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from support.http_server import Running, asking, eventually, parsed, post, received, running
 from support.traversal import traversals
 
@@ -123,28 +121,6 @@ def test_a_client_that_leaves_early_does_no_harm(server: Running) -> None:
             connection.sendall(post(asking(predictor="grep")))
     assert eventually(lambda: connections(server) == 0)
     assert server.send(post(asking()))[0] == 200
-
-
-@settings(derandomize=True, max_examples=150, deadline=None, phases=[Phase.generate])
-@given(body=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: asking(text or " ")))
-def test_any_body_is_answered(service: Service, body: bytes) -> None:
-    async def ask() -> int:
-        workers = Workers(1, 1)
-        statuses = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            statuses.append(message.get("status"))
-
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/retrieve", "headers": headers}
-        scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
-        await application(service, workers, Access())(scope, receive, send)
-        return statuses[0]
-
-    assert asyncio.run(ask()) in (200, 400, 422)
 
 
 def test_generated_requests_get_documented_responses(server: Running) -> None:

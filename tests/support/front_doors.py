@@ -120,7 +120,6 @@ class _Served:
         key = tuple(sorted(settings.items()))
         if key not in self._made:
             workers = Workers(1, 8)
-            self._resources.callback(workers.close)
             self._made[key] = make(Service(self._library(**settings), ("family",)), workers)
         made: T = self._made[key]
         return made
@@ -211,7 +210,7 @@ class Tui(_Served):
     def search(self, mode: str, query: str, keywords: str, **settings: object) -> list[Found]:
         """What the terminal UI searches with, keywords of its own given."""
         searches = self._served(settings, lambda service, _: Searches(service))
-        return list(searches.search(mode, query, keywords))
+        return list(searches.search(mode, query, keywords).results)
 
 
 def grep_beside_embedding(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:

@@ -90,7 +90,6 @@ class Served:
         with contextlib.suppress(BaseException):
             self._runner.run(self._open.aclose())
         self._runner.close()
-        self._workers.close()
 
 
 @cache
