@@ -7,14 +7,14 @@ opens the executor that the settings in ``[engine]`` select.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 
 from branchrank.errors import MissingDependencyError, UsageError
 from branchrank.execution import Executor, R, S, Task
 from branchrank.execution.threads import limited_threads
+from branchrank.io.keys import is_loopback
 from branchrank.io.progress import Notify, no_notice
 from branchrank.settings import EngineSettings, LLMSettings, Resolved
 
@@ -38,9 +38,6 @@ class InProcess:
         with limited_threads(self._threads), task.open() as work:
             for shard in shards:
                 yield from work(shard)
-
-
-_REACHES_OUT = ("flag", "environment")
 
 
 def is_distributed(settings: Resolved) -> bool:
@@ -76,19 +73,12 @@ def _check_address(settings: Resolved, address: str) -> None:
         )
     origin = settings.origins.get("engine.ray_address", "")
     # A cluster can run code in this process, so a downloaded settings file must not select a remote cluster.
-    if address and not origin.startswith(_REACHES_OUT) and not _is_loopback(address):
+    host = address.rpartition(":")[0].strip("[]")
+    if address and not origin.startswith(("flag", "environment")) and not is_loopback(host):
         raise UsageError(
             f"{origin} sets the Ray cluster {address}, but a file can only select a cluster on this machine",
             remedy=f"if you trust the cluster, add --ray-address {address}",
         )
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_llm(llm: LLMSettings) -> None:
@@ -117,12 +107,15 @@ def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Ex
     if not is_distributed(settings):
         yield InProcess(engine.threads)
         return
-    from branchrank.execution.workers import Backend, Pool, Processes
+    from branchrank.execution.workers import Pool, ProcessWorker, Setup, Worker
 
-    backend: Backend = Processes(engine.jobs)
-    if engine.kind == "ray":
-        from branchrank.execution.ray_workers import RayWorkers
+    start: Callable[[Setup], Worker] = ProcessWorker
+    jobs = engine.jobs
+    with ExitStack() as opened:
+        if engine.kind == "ray":
+            from branchrank.execution.ray_workers import RayWorkers, connected
 
-        backend = RayWorkers(address=engine.ray_address, jobs=engine.jobs, ship=engine.ray_ship)
-    with closing(Pool(backend, threads=engine.threads, notify=notify)) as pool:
-        yield pool
+            ray = opened.enter_context(connected(engine.ray_address, jobs))
+            jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 0)))
+            start = RayWorkers(ray, ship=engine.ray_ship).start
+        yield opened.enter_context(closing(Pool(start, jobs, threads=engine.threads, notify=notify)))

@@ -80,19 +80,11 @@ class _Handler(Handler):
 
 
 class RayWorkers:
-    """A pool backend that runs Ray actors on the cluster at ``address``, or on a new local cluster.
+    """Starts actors on the cluster to which the module ``ray`` is connected."""
 
-    ``jobs`` is the number of actors, or 0 for one actor per CPU in the cluster. Raises
-    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the connection to the
-    cluster fails.
-    """
-
-    def __init__(self, *, address: str, jobs: int, ship: bool) -> None:
+    def __init__(self, ray: Any, *, ship: bool) -> None:
+        self._ray = ray
         self._ship = ship
-        self._opened = contextlib.ExitStack()
-        self._ray = self._opened.enter_context(connected(address, jobs))
-        cpus = int(self._ray.cluster_resources().get("CPU", 0))
-        self.workers = jobs or max(1, cpus)
         # Ray's own retries are switched off, because the pool replaces actors that die.
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Handler)
         self._shipped: tuple[Setup, Any] | None = None
@@ -100,13 +92,6 @@ class RayWorkers:
     def start(self, setup: Setup) -> RayActor:
         """Start an actor on the cluster."""
         return RayActor(self._ray, self._actor.remote(setup, self._archive(setup)))
-
-    def close(self) -> None:
-        """Disconnect from the cluster, and shut it down if it was started for this command.
-
-        A program that was already connected to a cluster stays connected.
-        """
-        self._opened.close()
 
     def _archive(self, setup: Setup) -> Any:
         """Return a reference to the archive of shipped files, which is made once for all actors of a task."""
@@ -120,7 +105,11 @@ class RayWorkers:
 
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[Any]:
-    """Yield the module ``ray``, connected to the cluster at ``address`` or to a new local cluster."""
+    """Yield the module ``ray``, connected to the cluster at ``address`` or to a new local cluster.
+
+    A program that was already connected to a cluster stays connected. Raises
+    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the connection fails.
+    """
     variables = _ENVIRONMENT | ({} if address else _LOOPBACK)
     with contextlib.ExitStack() as opened:
         with temporary_environment(**variables), _kept_handlers():

@@ -80,18 +80,6 @@ class Setup(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-class Done(NamedTuple):
-    """A message with the results for a shard."""
-
-    results: list[Any]
-
-
-class Raised(NamedTuple):
-    """A message with the exception that was raised while a shard was processed."""
-
-    error: Exception
-
-
 class Handler:
     """Opens the task in ``setup`` when the first shard arrives, and keeps the task open until :meth:`close`.
 
@@ -108,11 +96,11 @@ class Handler:
         use_threads(setup.threads)
 
     def handle(self, shard: bytes) -> bytes:
-        """Process a pickled shard and return a pickled :class:`Done` or :class:`Raised`."""
+        """Process a pickled shard and return the pickled pair (results, ``None``) or (``None``, error)."""
         try:
             if self._work is None:
                 self._work = self._open()
-            return pickle.dumps(Done(list(self._work(pickle.loads(shard)))))  # noqa: S301 - from our parent
+            return pickle.dumps((list(self._work(pickle.loads(shard))), None))  # noqa: S301 - from our parent
         except Exception as error:
             return _raised(error)
 
@@ -154,10 +142,10 @@ def _raised(error: Exception) -> bytes:
     """Pickle an exception or, if it can't be pickled, a :class:`WorkerError` with the same message."""
     error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
     try:
-        content = pickle.dumps(Raised(error))
+        content = pickle.dumps((None, error))
         pickle.loads(content)  # noqa: S301 - our own
     except Exception:
-        content = pickle.dumps(Raised(WorkerError(f"{type(error).__name__}: {error}")))
+        content = pickle.dumps((None, WorkerError(f"{type(error).__name__}: {error}")))
     return content
 
 
@@ -172,7 +160,7 @@ class Worker(Protocol):
         """Wait until the worker is ready. Raises :class:`LostError` if it has died."""
 
     def process(self, shard: bytes) -> bytes:
-        """Return a pickled ``Done`` or ``Raised`` for a pickled shard. Raises :class:`LostError`."""
+        """Return :meth:`Handler.handle`'s answer to a pickled shard. Raises :class:`LostError`."""
 
     def close(self) -> None:
         """Release the worker's resources and end it."""
@@ -181,32 +169,23 @@ class Worker(Protocol):
         """End the worker at once. A call that waits for the worker then raises :class:`LostError`."""
 
 
-class Backend(Protocol):
-    """Starts up to ``workers`` workers."""
-
-    workers: int
-
-    def start(self, setup: Setup) -> Worker:
-        """Start a worker without waiting for it."""
-
-    def close(self) -> None:
-        """Close the backend's own connections."""
-
-
 class Pool:
-    """An executor that uses a backend's workers, and must be closed after use.
+    """An executor that uses up to ``workers`` workers, and must be closed after use.
 
-    ``threads`` is the number of threads in each worker. If ``threads`` is 0, each worker uses as many threads
-    as this process. ``notify`` is called when a worker dies and its shard is processed again.
+    ``start`` starts a worker without waiting for it. ``threads`` is the number of threads in each worker. If
+    ``threads`` is 0, each worker uses as many threads as this process. ``notify`` is called when a worker
+    dies and its shard is processed again.
     """
 
     in_process = False
 
-    def __init__(self, backend: Backend, *, threads: int, notify: Notify) -> None:
-        self.workers = backend.workers
-        self._backend = backend
-        self._threads = threads
-        self._notify = notify
+    def __init__(
+        self, start: Callable[[Setup], Worker], workers: int, *, threads: int, notify: Notify
+    ) -> None:
+        self.start = start
+        self.workers = workers
+        self.threads = threads
+        self.notify = notify
         self._task: object = None
         self._crew: _Crew | None = None
 
@@ -215,37 +194,30 @@ class Pool:
         if not shards:
             return
         if self._crew is None or self._task is not task:
-            self._dismiss(at_once=False)
-            self._crew = _Crew(self._backend, _setup(task, self._threads or thread_count()), self._notify)
-            self._task = task
+            self.close()
+            self._crew, self._task = _Crew(self, _setup(task, self.threads or thread_count())), task
         try:
             yield from self._crew.results(shards)
         except BaseException:
-            self._dismiss(at_once=True)
+            self.close(at_once=True)
             raise
 
-    def close(self) -> None:
-        """Stop all workers and close the backend."""
-        self._dismiss(at_once=False)
-        self._backend.close()
-
-    def _dismiss(self, *, at_once: bool) -> None:
+    def close(self, *, at_once: bool = False) -> None:
+        """Stop all workers. Unless ``at_once`` is true, each ready worker releases its resources first."""
         crew, self._crew, self._task = self._crew, None, None
         if crew is not None:
-            crew.stop(at_once=at_once)
+            crew.stop(at_once)
 
 
 class _Crew:
     """The workers for one task, and one thread for each worker."""
 
-    def __init__(self, backend: Backend, setup: Setup, notify: Notify) -> None:
-        self.backend = backend
+    def __init__(self, pool: Pool, setup: Setup) -> None:
+        self.pool = pool
         self.setup = setup
-        self.notify = notify
         self.lock = threading.Lock()
         self.threads: list[threading.Thread] = []
-        self.workers: set[Worker] = set()
-        self.ready: set[Worker] = set()
+        self.workers: dict[Worker, bool] = {}  # whether each worker is ready
         self.shards: queue.PriorityQueue[tuple[int, bytes]] = queue.PriorityQueue()
         self.outcomes: dict[int, Future[bytes]] = {}
         self.deaths: Counter[int] = Counter()
@@ -257,53 +229,52 @@ class _Crew:
     def results(self, shards: Sequence[Any]) -> Iterator[Any]:
         """Yield the results for every shard, in the order of the shards."""
         self.deaths.clear()
-        while len(self.threads) < min(len(shards), self.backend.workers):
+        while len(self.threads) < min(len(shards), self.pool.workers):
             self.threads.append(threading.Thread(target=self._work, daemon=True))
             self.threads[-1].start()
         given = 0
         for number in range(len(shards)):
-            while given < min(len(shards), number + AHEAD * self.backend.workers):
+            while given < min(len(shards), number + AHEAD * self.pool.workers):
                 self.outcomes[given] = Future()
                 self.shards.put((given, pickle.dumps(shards[given])))
                 given += 1
-            content = self._waited(number, len(shards))
-            outcome: Done | Raised = pickle.loads(content)  # noqa: S301 - from our workers
-            if isinstance(outcome, Raised):
-                raise outcome.error
-            yield from outcome.results
+            try:
+                content = self._waited(self.outcomes[number])
+            except LostError as error:
+                raise WorkerError(
+                    f"{MOST_DEATHS} workers died while processing shard {number + 1} of {len(shards)}: "
+                    f"{error}",
+                    remedy="check the free memory, or use one process with --jobs 1",
+                ) from None
+            del self.outcomes[number]
+            results, raised = pickle.loads(content)  # noqa: S301 - from our workers
+            if raised is not None:
+                raise raised
+            yield from results
 
-    def _waited(self, number: int, count: int) -> bytes:
-        """Wait for the outcome of a shard. Raises :class:`WorkerError` if the workers die or don't start."""
+    def _waited(self, outcome: Future[bytes]) -> bytes:
+        """Wait for the outcome of a shard. Raises :class:`WorkerError` if the workers don't start."""
         since = time.monotonic()
         while True:
             while self.messages:
-                self.notify(self.messages.popleft())
+                self.pool.notify(self.messages.popleft())
             if self.error is not None:
                 raise self.error
-            try:
-                content = self.outcomes[number].result(_WAIT_S)
-            except TimeoutError:
-                pass
-            except LostError as error:
-                raise WorkerError(
-                    f"{MOST_DEATHS} workers died while processing shard {number + 1} of {count}: {error}",
-                    remedy="check the free memory, or use one process with --jobs 1",
-                ) from None
-            else:
-                del self.outcomes[number]
-                return content
-            if not self.ready and time.monotonic() - since > STARTS_WITHIN_S:
+            with contextlib.suppress(TimeoutError):
+                return outcome.result(_WAIT_S)
+            if time.monotonic() - since > STARTS_WITHIN_S and not any(self.workers.values()):
                 raise WorkerError(
                     f"no worker was ready within {STARTS_WITHIN_S:.0f} seconds",
                     remedy="check that the cluster has free CPUs (`ray status`), or lower --jobs",
                 )
 
-    def stop(self, *, at_once: bool) -> None:
+    def stop(self, at_once: bool) -> None:
         """End all workers. Unless ``at_once`` is true, each ready worker releases its resources first."""
         with self.lock:
             self.stopping = True
-            for worker in self.workers if at_once else self.workers - self.ready:
-                worker.kill()
+            for worker, is_ready in self.workers.items():
+                if at_once or not is_ready:
+                    worker.kill()
         for _ in self.threads:
             self.shards.put((-1, b""))
         for thread in self.threads:
@@ -311,22 +282,17 @@ class _Crew:
 
     def _work(self) -> None:
         """Process shards with a worker of this thread, until the crew is stopped."""
-        worker = self._started()
-        while worker is not None:
-            number, shard = self.shards.get()
-            if self.stopping:
-                break
+        while (worker := self._started()) is not None:
             try:
-                self.outcomes[number].set_result(worker.process(shard))
-                continue
+                number, shard = self.shards.get()
+                while not self.stopping:
+                    self.outcomes[number].set_result(worker.process(shard))
+                    number, shard = self.shards.get()
+                worker.close()
             except LostError as error:
+                self._lost(number, shard, error)
+            finally:
                 self._end(worker)
-                if not self.stopping:
-                    self._lost(number, shard, error)
-            worker = self._started()
-        if worker is not None:
-            worker.close()
-            self._end(worker)
 
     def _lost(self, number: int, shard: bytes, error: LostError) -> None:
         """Put the shard of a dead worker back into the queue, unless too many workers died."""
@@ -344,46 +310,41 @@ class _Crew:
             with self.lock:
                 if self.stopping or self.error is not None:
                     return None
-                worker = self.backend.start(self.setup)
-                self.workers.add(worker)
+                worker = self.pool.start(self.setup)
+                self.workers[worker] = False
             try:
                 worker.wait()
             except LostError as error:
                 self._end(worker)
-                with self.lock:
-                    self.failed_starts += 1
-                    if self.failed_starts >= MOST_DEATHS and not self.stopping:
-                        self.error = WorkerError(
-                            f"{MOST_DEATHS} workers in a row died before they were ready: {error}",
-                            remedy="run the command without --jobs and --engine to see the error itself",
-                        )
+                self.failed_starts += 1
+                if self.failed_starts >= MOST_DEATHS:
+                    self.error = WorkerError(
+                        f"{MOST_DEATHS} workers in a row died before they were ready: {error}",
+                        remedy="run the command without --jobs and --engine to see the error itself",
+                    )
                 continue
+            self.failed_starts = 0
             with self.lock:
-                self.failed_starts = 0
-                self.ready.add(worker)
+                self.workers[worker] = True
             return worker
 
     def _end(self, worker: Worker) -> None:
         worker.kill()
         with self.lock:
-            self.workers.discard(worker)
-            self.ready.discard(worker)
+            del self.workers[worker]
 
 
 def _setup(task: Task[Any, Any], threads: int) -> Setup:
     """Return the setup for a task's workers. Raises UsageError if the task can't be pickled."""
     try:
         content = pickle.dumps(task)
+        if _IN_SCRIPT in content:
+            raise TypeError("it uses a class or function defined in the script")
     except Exception as error:  # A user's object can raise any exception.
         raise UsageError(
             f"the work can't be sent to other processes: {type(error).__name__}: {error}",
             remedy="give the predictor as module:Class, or remove --jobs and --engine",
         ) from error
-    if _IN_SCRIPT in content:
-        raise UsageError(
-            "the work can't be sent to other processes: it uses a class or function defined in the script",
-            remedy="move the class or function to a module, and give the predictor as module:Class",
-        )
     return Setup(
         task=content,
         threads=threads,
@@ -424,14 +385,11 @@ class ProcessWorker:
             self._connection.send_bytes(shard)
             return self._connection.recv_bytes()
         except (EOFError, OSError):
-            raise LostError(self._how_it_ended()) from None
-
-    def _how_it_ended(self) -> str:
-        try:
-            code = self._process.wait(_ENDS_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            self.close()
+            self.kill()
+            code = self._process.returncode
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            raise LostError(how) from None
 
     def close(self) -> None:
         """Close the connection, and wait at most 10 seconds until the process has exited."""
@@ -443,20 +401,6 @@ class ProcessWorker:
         """Kill the process, and wait until it has exited."""
         self._process.kill()
         self._process.wait()
-
-
-class Processes:
-    """A pool backend that runs up to ``workers`` processes."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-
-    def start(self, setup: Setup) -> ProcessWorker:
-        """Start a process."""
-        return ProcessWorker(setup)
-
-    def close(self) -> None:
-        """Do nothing, because this backend has no connections except those to its workers."""
 
 
 def serve(descriptor: int) -> None:
@@ -481,8 +425,8 @@ def pack(paths: Iterable[Path]) -> bytes:
     """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
-        for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):
-            archive.add(path, arcname=str(path).lstrip("/"), filter=_kept)
+        for path in dict.fromkeys(map(os.path.abspath, paths)):
+            archive.add(path, filter=_kept)
     return stream.getvalue()
 
 
