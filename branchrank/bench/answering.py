@@ -59,14 +59,6 @@ class Answered(Record, frozen=True, kw_only=True):
     reused: dict[str, int]
 
 
-class Work:
-    """The numbers of computed and reused results in the quality pass, by stage."""
-
-    def __init__(self) -> None:
-        self.computed: Counter[str] = Counter()
-        self.reused: Counter[str] = Counter()
-
-
 class AnsweringTask:
     """A task that answers shards of questions and yields one :class:`Answered` for each row."""
 
@@ -123,11 +115,11 @@ class AnsweringTask:
 
 def quality_pass(
     opened: OpenPlan, questions: Sequence[Question], log: RowLog, executor: Executor, progress: Progress
-) -> tuple[list[Row], Work]:
+) -> tuple[list[Row], Counter[str], Counter[str]]:
     """Answer every question with every predictor.
 
-    Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
-    and repeat, even in a resumed run.
+    Returns the rows, and the numbers of computed and of reused results by stage. Rows are sorted by question,
+    predictor and repeat, even in a resumed run.
     """
     pairs = [
         (number, each.name, repeat)
@@ -147,18 +139,20 @@ def quality_pass(
     ]
     total = len(questions) * len(pairs)
     done = total - sum(len(each.answers) for each in wanted)
-    work = Work()
+    computed: Counter[str] = Counter()
+    reused: Counter[str] = Counter()
     progress("questions", done, total)
     for answered in executor.map(AnsweringTask(opened), shards_of(wanted)):
         log.append(answered.row)
         if not executor.in_process:  # the calls of this process are already counted
             for call in answered.row.calls:
                 opened.meter.add(call)
-        work.computed.update(answered.computed)
-        work.reused.update(answered.reused)
+        computed.update(answered.computed)
+        reused.update(answered.reused)
         done += 1
         progress("questions", done, total)
-    return [log.rows[question.id, name, repeat] for question in questions for _, name, repeat in pairs], work
+    rows = [log.rows[question.id, name, repeat] for question in questions for _, name, repeat in pairs]
+    return rows, computed, reused
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:

@@ -11,8 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -131,12 +130,15 @@ def run_opened(
         else:
             options.notify(f"resuming the interrupted run {directory}")
             clear_temporary(directory)
-            run = _continued(run, read_run(directory), whole=options.resume is not None)
+            first = read_run(directory)
+            run = replace(run, created=first.created)
+            if options.resume is not None:
+                run = replace(first, provenance=run.provenance, indexes=run.indexes)
             opened.stages.keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
             options.notify(f"{log.path}: the last row is incomplete, so its question is answered again")
         run = replace(run, resumed_rows=len(log.rows))
-        rows, work = quality_pass(opened, questions, log, executor, options.progress)
+        rows, computed, reused = quality_pass(opened, questions, log, executor, options.progress)
         timings = _timings(directory, opened, questions, options.progress)
         log.rewrite(rows)
         # The log stays locked until the run's status is `finished`, so that no other process resumes the run.
@@ -144,8 +146,8 @@ def run_opened(
             run,
             status="finished",
             indexes=tuple(opened.measured(facts, questions) for facts in run.indexes),
-            computed=_counts([work.computed, *(memo.computed for memo in opened.memos)]),
-            reused=_counts([work.reused, *(memo.reused for memo in opened.memos)]),
+            computed=dict(sorted(sum((memo.computed for memo in opened.memos), computed).items())),
+            reused=dict(sorted(sum((memo.reused for memo in opened.memos), reused).items())),
             failures=sum(row.status == "failed" for row in rows),
             fallbacks=sum(bool(row.fallbacks) for row in rows),
         )
@@ -176,25 +178,6 @@ def _interrupted(run: RunRecord, reports: Path, options: BenchmarkOptions) -> Pa
     return begun
 
 
-def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return ``run`` with the start time of ``begun``, which is the record of the interrupted run.
-
-    If ``whole`` is true, the command, the paths, the settings and the seal are also copied from ``begun``.
-    """
-    if not whole:
-        return replace(run, created=begun.created)
-    return replace(
-        run,
-        created=begun.created,
-        command=begun.command,
-        data_dir=begun.data_dir,
-        questions_file=begun.questions_file,
-        settings=begun.settings,
-        origins=begun.origins,
-        seal=begun.seal,
-    )
-
-
 def _timings(
     directory: Path, opened: OpenPlan, questions: Sequence[Question], progress: Progress
 ) -> list[Timing]:
@@ -212,10 +195,3 @@ def _timings(
     )
     write_timings(path, timings)
     return timings
-
-
-def _counts(counters: Iterable[Counter[str]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for counter in counters:
-        total.update(counter)
-    return dict(sorted(total.items()))

@@ -174,7 +174,13 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         if system.llm.base_url and not system.llm.model
     ]
     if wrong:
-        yield UsageError("\n".join(wrong), remedy=_system_remedy(asking))
+        remedy = "correct the systems"
+        if not all(system.llm.base_url and system.llm.model for system in asking):
+            remedy = (
+                "set --hybrid-base-url and --hybrid-model (or --pageindex-base-url and --pageindex-model), "
+                "or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
+            )
+        yield UsageError("\n".join(wrong), remedy=remedy)
     llm = plan.settings.part(LLMSettings)
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
@@ -245,17 +251,6 @@ def with_depth(settings: Resolved) -> Resolved:
         settings.with_parts(deeper),
         origins={**settings.origins, _TOP_K: "the deepest measure"},
     )
-
-
-def _system_remedy(asking: Sequence[System]) -> str:
-    """Return the remedy for an error about invalid systems; ``asking`` lists the systems that use an LLM."""
-    incomplete = [system.llm for system in asking if not (system.llm.base_url and system.llm.model)]
-    if not incomplete:
-        return "correct the systems"
-    missing = "--hybrid-model, --pageindex-model"
-    if not all(endpoint.base_url for endpoint in incomplete):
-        missing = f"--hybrid-base-url, --pageindex-base-url, {missing}"
-    return f"set {missing}, or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -224,21 +224,13 @@ def _dotted(thing: object) -> str:
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
-class _ApiHit(Record, frozen=True, kw_only=True):
-    source: str
-    line_start: int
-    line_end: int
-    id: str = ""
-    score: float = 0.0
-    text: str = ""
-    node_id: str | None = None
-    breadcrumb: str = ""
-    distance: float | None = None
-    fallback: str | None = None
-
-
 class _ApiAnswer(Record, frozen=True, kw_only=True):
-    hits: tuple[_ApiHit, ...]
+    hits: tuple[dict[str, Any], ...]
+
+
+#: The fields of a hit that are read from an answer, with the defaults of those that may be left out.
+_DEFAULTS = {"id": "", "score": 0.0, "text": ""}
+_READ = {*_DEFAULTS, "source", "line_start", "line_end", "node_id", "breadcrumb", "distance", "fallback"}
 
 
 class ApiPredictor(Untraced):
@@ -300,16 +292,15 @@ class ApiPredictor(Untraced):
             answer = self._answer(question.question, k + margin)
         except (HttpError, *_UNREADABLE) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
-        made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
         try:
-            hits = [_checked(hit) for hit in made]
+            hits = [_checked(hit) for hit in answer]
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))
 
-    def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query and return the answer; raises ``HttpError`` or an error in ``_UNREADABLE``."""
+    def _answer(self, query: str, top_k: int) -> list[Hit]:
+        """Post one query and return the hits; raises ``HttpError`` or an error in ``_UNREADABLE``."""
         from branchrank.io.http import send
 
         body = {"query": encodable(query), "top_k": top_k} | (
@@ -322,4 +313,6 @@ class ApiPredictor(Untraced):
             deadline_s=self.timeout_s,
             limit_bytes=_LARGEST_ANSWER,
         )
-        return msgspec.json.decode(content, type=_ApiAnswer)
+        hits = msgspec.json.decode(content, type=_ApiAnswer).hits
+        read = [_DEFAULTS | {name: hit[name] for name in hit if name in _READ} for hit in hits]
+        return msgspec.convert(read, list[Hit])

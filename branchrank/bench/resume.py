@@ -15,7 +15,6 @@ A run directory may come from another person and is not trusted.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +37,6 @@ from branchrank.records import Question, Record
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
 from branchrank.settings import (
-    PARTS,
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
@@ -54,8 +52,6 @@ R = TypeVar("R", bound=Record)
 Change = Callable[[str, str], str]
 
 DEFAULT_DATA_DIR = Path("data")
-#: The kinds of settings that a rerun ignores, because a rerun does not call an LLM.
-_UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
 class RunAccess(Record, frozen=True, kw_only=True):
@@ -88,7 +84,7 @@ def plan_from_run(directory: Path, access: RunAccess = RunAccess()) -> Plan:  # 
     Raises :class:`RunError` for a finished or damaged run, for invalid values, and for a run that is not
     trusted although it uses a class, a host, a model or a file outside the workspace.
     """
-    plan = _RecordedPlan(directory, access).plan(read_unfinished(directory), ["resume", str(directory)])
+    plan = _RecordedPlan(directory, access).plan(read_unfinished(directory))
     try:
         check_plan(plan)
     except (UsageError, InputError) as error:
@@ -124,8 +120,7 @@ def open_rerun(
         name: {**run.settings.get(name, {}), **changes.get(name, {})} for name in (*run.settings, *changes)
     }
     again = replace(run, predictors=chosen, settings=tables)
-    command = ["verify", str(directory), "--rerun", str(count)]
-    plan = _RecordedPlan(directory, access, _UNUSED).plan(again, command)
+    plan = _RecordedPlan(directory, access, unused="LLM endpoint").plan(again)
     try:
         asked = check_plan(plan)
     except (UsageError, InputError) as error:
@@ -164,9 +159,9 @@ def _why_not(predictor: PredictorRecord, access: RunAccess) -> str:
 
 
 class _RecordedPlan:
-    """The plan in a run's record. Values of the kinds (such as ``Redis``) in ``unused`` are ignored."""
+    """The plan in a run's record. Values of the kind ``unused`` are never used, and need no trust."""
 
-    def __init__(self, directory: Path, access: RunAccess, unused: frozenset[str] = frozenset()) -> None:
+    def __init__(self, directory: Path, access: RunAccess, unused: str = "") -> None:
         self.directory = directory
         self.access = access
         self.unused = unused
@@ -175,8 +170,8 @@ class _RecordedPlan:
         #: The recorded value of a setting (without credentials) -> its value in the user's environment.
         self.own: dict[tuple[str, str], str] = {}
 
-    def plan(self, run: RunRecord, command: list[str]) -> Plan:
-        """Return the plan without checking it. ``command`` is shown in the error for an untrusted run.
+    def plan(self, run: RunRecord) -> Plan:
+        """Return the plan without checking it.
 
         Raises :class:`RunError` for an invalid setting in the run's record, and for a run that is not trusted
         although it uses something outside the workspace.
@@ -191,7 +186,7 @@ class _RecordedPlan:
             listed = "\n".join(f"  - {kind} {value}" for kind, value in self.reached)
             raise RunError(
                 f"{self.directory} uses these hosts, models, files or classes:\n{listed}",
-                remedy=f"if you trust this run: {shlex.join(['branchrank', *command, *self._words])}",
+                remedy="if you trust this run, add --trust to the command",
             )
         keeps = settings.part(BenchmarkSettings).question_text == "keep"
         return Plan(
@@ -208,24 +203,15 @@ class _RecordedPlan:
             command=run.command,
         )
 
-    @property
-    def _words(self) -> list[str]:
-        """The flags of the command that this access allows, with ``--trust``."""
-        flags = {
-            "--data-dir": self.access.data_dir,
-            "--questions": self.access.questions,
-            "--llm-replay": self.access.replay,
-        }
-        return [word for flag, value in flags.items() if value for word in (flag, str(value))] + ["--trust"]
-
     def _settings(self, run: RunRecord) -> Resolved:
         """Return the run's settings. Processes and machines (section ``engine``) are not read from the run.
 
         A record contains no credentials, so the value of an environment variable is used if it is equal to
         the recorded value except for its credentials.
         """
-        recorded = self._resolved(run.settings)
-        flags: dict[str, Any] = {}
+        tables = {name: table for name, table in run.settings.items() if name != EngineSettings.section}
+        recorded = self._resolved(tables)
+        flags = dict(self.access.engine)
         for key, setting in reaching_settings().items():
             value = str(getattr(recorded.parts[setting.section], setting.name))
             own = os.environ.get(setting.variable, "")
@@ -233,23 +219,13 @@ class _RecordedPlan:
                 self.own[setting.reaches, value] = own
             if value:
                 flags[key] = value if value == self.access.replay else self._value(setting.reaches, value)
-        tables = {
-            part.section: msgspec.to_builtins(recorded.part(part))
-            for part in PARTS
-            if part.section in run.settings and part is not EngineSettings
-        }
-        settings = self._resolved(tables, flags)
-        engine = resolve(flags=self.access.engine)
-        origins = {
-            name: (engine if name.startswith(f"{EngineSettings.section}.") else settings).origins[name]
-            for name in settings.origins
-        }
-        return replace(settings.with_parts(engine.part(EngineSettings)), origins=origins)
+        return self._resolved(tables, flags)
 
     def _resolved(self, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:
         path = self.directory / names.RUN_JSON
+        engine = {name: value for name, value in os.environ.items() if name.startswith("BRANCHRANK_ENGINE_")}
         try:
-            return resolve(toml=tables, toml_name=str(path), environment={}, flags=flags)
+            return resolve(toml=tables, toml_name=str(path), environment=engine, flags=flags)
         except UsageError as error:
             raise RunError(f"{path}: {error.message}", remedy="start a new run") from None
 
@@ -268,7 +244,7 @@ class _RecordedPlan:
         if (kind, recorded) in self.own:
             return self.own[kind, recorded]
         bundled = kind == "embedding model" and is_bundled(recorded)
-        if recorded and not bundled and kind not in self.unused:
+        if recorded and not bundled and kind != self.unused:
             self.reached[kind, recorded] = None
         return recorded
 

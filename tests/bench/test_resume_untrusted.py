@@ -127,7 +127,7 @@ def test_no_class_of_an_untrusted_run_is_imported(doctored: Any, project: Path) 
     assert not canary.exists()
     assert resumed.exit_code == 3, resumed.output
     assert "- predictor planted:Planted" in resumed.stderr
-    assert f"branchrank resume {directory} --trust" in resumed.stderr
+    assert "fix: if you trust this run, add --trust" in resumed.stderr
 
 
 def test_an_llm_endpoint_of_an_untrusted_run_is_not_called(doctored: Any, listener: Listener) -> None:
@@ -176,12 +176,10 @@ def test_no_server_or_model_of_an_untrusted_run_is_reached(
         if section == "qdrant":
             predictors(run)[0]["system"]["branches"] = [{"kind": "qdrant-dense"}, {"kind": "qdrant-sparse"}]
 
-    directory = doctored(change)
-    refused = invoke("resume", directory)
+    refused = invoke("resume", doctored(change))
     assert listener.received == []
     assert refused.exit_code == 3, refused.output
     assert f"- {listed.format(listener.address)}\n" in refused.stderr
-    assert f"branchrank resume {directory} --trust" in refused.stderr
 
 
 def test_the_model_and_server_of_an_index_of_an_experiment_are_listed_too(

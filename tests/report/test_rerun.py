@@ -46,7 +46,7 @@ def test_the_class_of_a_trusted_run_is_run_again(project: Path, run: Path) -> No
 def test_the_workspace_of_a_run_that_is_not_trusted_is_not_opened(run: Path) -> None:
     with pytest.raises(RunError, match="- workspace") as caught:
         Run.load(run).verify(rerun=1)
-    assert f"branchrank verify {run} --rerun 1 --trust" in caught.value.remedy
+    assert "add --trust" in caught.value.remedy
 
 
 def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: Path) -> None:
