@@ -133,18 +133,9 @@ def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:
     words = (ROOT / "benchmark_run.py", *RACERS, "--rows", "compact", "--latency-sample", 0)
 
     def run(killed_at: int) -> Any:
-        return program(
-            *words,
-            "--reports",
-            reports,
-            cwd=project,
-            environment={
-                "PYTHONPATH": str(ROOT / "tests"),
-                "KILLED_COUNTER": str(tmp_path / "counter"),
-                "KILLED_AT": str(killed_at),
-                "KILLED_BY": "SIGKILL",
-            },
-        )
+        counting = {"KILLED_COUNTER": str(tmp_path / "counter"), "KILLED_BY": "SIGKILL"}
+        variables = {"PYTHONPATH": str(ROOT / "tests"), "KILLED_AT": str(killed_at), **counting}
+        return program(*words, "--reports", reports, cwd=project, environment=variables)
 
     assert run(3).returncode == -9
     [directory] = reports.iterdir()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import resource
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,7 +19,7 @@ from branchrank.bench.latency_pass import latency_pass
 from branchrank.errors import UsageError
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.summary import Warm
-from branchrank.runs.timings import COMPUTE, LLM_WAIT, TOTAL, percentile, read_timings, write_timings
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, percentile, read_timings, write_timings
 from branchrank.settings import BenchmarkSettings
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
@@ -154,3 +157,31 @@ def test_timings_can_be_written_and_read_back(tmp_path: Path) -> None:
     write_timings(path, timings)
     assert read_timings(path) == timings
     assert read_timings(tmp_path / "none.csv") == []
+
+
+class Starting:
+    """A predictor that lets a child process do the work, and remembers what that took."""
+
+    name = "starting"
+
+    def __init__(self) -> None:
+        self.spent_ms: list[float] = []
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-S", "-c", "sum(range(500_000))"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        self.spent_ms.append(1000 * spent)
+        return Retrieval(hits=())
+
+
+def test_the_cpu_time_of_children_counts() -> None:
+    predictor = Starting()
+    question = Question(id="q", question="?", answerable=False)
+    timings = latency_pass([predictor], [question], BenchmarkSettings())
+    measured = {timing.phase: timing.ms for timing in timings if timing.stage == CPU}
+    first, warm = predictor.spent_ms
+    assert first > 0
+    assert measured["first"] >= first - 0.001
+    assert measured["warm"] >= warm - 0.001

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import benchmark, invoke, json_lines, make_project
+from support.commands import invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
 from branchrank.bench.benchmark import run_plan
@@ -18,7 +18,6 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Hit
 from branchrank.runs import directory as names
 from branchrank.spec import Branch, System
-from branchrank.systems.builtin import builtin_systems
 
 NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}
 WORDS = System(name="words", branches=(Branch(kind="bm25"),))
@@ -146,10 +145,3 @@ def test_an_estimate_has_no_side_effects(project: Path, tmp_path: Path) -> None:
     assert hybrid.llm is not None
     assert hybrid.llm.calls == 2 * 24, "at most two batches a query"
     assert not (tmp_path / "none").exists()
-
-
-def test_builtin_systems_given_as_records_give_the_rows_of_their_names(project: Path, tmp_path: Path) -> None:
-    by_name = benchmark(project, "--predictor", "local", reports=tmp_path / "names")
-    [system] = builtin_systems(("local",), WorkspaceFolder.open(project / "data").settings)
-    by_record = run_plan(plan(project, [system], reports=tmp_path / "records"))
-    assert (by_record.directory / names.ROWS).read_bytes() == (by_name / names.ROWS).read_bytes()

@@ -25,15 +25,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.directory import latest_unfinished, new_directory, read_run, write_run
 from branchrank.runs.rows import RowLog
 
-RACERS = (
-    "--predictor",
-    "local",
-    "--predictor",
-    "hybrid",
-    "--predictor",
-    "support.predictors:Killed",
-    *NO_LLM,
-)
+RACERS = [word for name in ("local", "hybrid", "support.predictors:Killed") for word in ("--predictor", name)]
 DOOR = ROOT / "benchmark_run.py"
 
 
@@ -42,12 +34,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("resume"))
 
 
-def run(project: Path, reports: Path, killed_at: int, *words: object, by: str = "SIGKILL", **how: object):
+def run(project: Path, reports: Path, killed_at: int, *command: object, by: str = "SIGKILL"):
     """The benchmark as a program that ends at one query of the predictor ``killed``; 0: at none."""
     return program(
-        *how.get("command", (DOOR,)),
-        *(words or (*RACERS, *NO_LLM, "--latency-sample", 2)),
-        *(() if "command" in how else ("--reports", reports)),
+        *(command or (DOOR, *RACERS, *NO_LLM, "--latency-sample", 2, "--reports", reports)),
         cwd=project,
         environment={
             "PYTHONPATH": str(ROOT / "tests"),
@@ -100,19 +90,8 @@ def test_a_run_killed_while_timing_asks_no_question_again(project: Path, whole: 
     reports = project / "timing"
     assert run(project, reports, 10).returncode == -9
     assert rows_of(reports) == whole
-    done = program(
-        "-m",
-        "branchrank.cli.main",
-        "resume",
-        next(reports.iterdir()),
-        "--trust",
-        cwd=project,
-        environment={
-            "PYTHONPATH": str(ROOT / "tests"),
-            "KILLED_COUNTER": str(project / "again.counter"),
-            "KILLED_AT": "0",
-        },
-    )
+    command = ("-m", "branchrank.cli.main", "resume", next(reports.iterdir()), "--trust")
+    done = run(project, project / "again", 0, *command)
     assert done.returncode == 0, done.stderr
     assert rows_of(reports) == whole
     assert len((project / "again.counter").read_text()) == 3, "the latency pass alone"
@@ -165,11 +144,7 @@ def test_only_a_run_of_the_same_plan_is_resumed(finished: Path, tmp_path: Path) 
         {"indexes": (other_index,)},
         {"experiment": "another"},
         {"split": "x"},
-        {
-            "predictors": (
-                msgspec.structs.replace(record.predictors[0], origin="http://127.0.0.1:2/retrieve"),
-            )
-        },
+        {"predictors": (msgspec.structs.replace(record.predictors[0], origin="http://127.0.0.1:2/x"),)},
         {"settings": {**record.settings, "benchmark": {**measured, "latency_sample": 9}}},
         {"settings": {**record.settings, "benchmark": {**measured, "question_text": "hash"}}},
     ):
@@ -230,8 +205,9 @@ def resume(project: Path, run: Path, *words: object) -> Result:
 
 
 def test_resume_continues_the_run_it_is_given(project: Path, finished: Path, tmp_path: Path) -> None:
-    """Not the newest of the same plan."""
-    older, newer = (unfinished(tmp_path / "second", finished) for _ in range(2))
+    """Not the newest of the same plan, and without its question file and its command."""
+    changes = {"command": "rm -rf /", "questions_file": "gone.jsonl"}
+    older, newer = (unfinished(tmp_path / "second", finished, **changes) for _ in range(2))
     record = read_run(older)
     resumed = resume(project, older)
     assert resumed.exit_code == 0, resumed.output
@@ -241,14 +217,6 @@ def test_resume_continues_the_run_it_is_given(project: Path, finished: Path, tmp
     assert (older / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
     assert read_run(newer).status == "running"
     assert invoke("verify", older).exit_code == 0
-
-
-def test_resume_needs_neither_the_question_file_nor_the_command(
-    project: Path, finished: Path, tmp_path: Path
-) -> None:
-    waiting = unfinished(tmp_path / "second", finished, command="rm -rf /", questions_file="gone.jsonl")
-    assert resume(project, waiting).exit_code == 0
-    assert read_run(waiting).status == "finished"
 
 
 def test_a_run_without_wording_is_resumed_with_its_question_file(project: Path, tmp_path: Path) -> None:

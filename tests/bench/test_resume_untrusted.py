@@ -6,7 +6,7 @@ Every test doctors the ``run.json`` of an interrupted run, resumes it, and looks
 from __future__ import annotations
 
 import json
-import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,34 +22,20 @@ CANARY = "sk-canary-0123456789"
 Doctored = dict[str, Any]
 
 
-class Listener:
+class Listener(socketserver.TCPServer):
     """Accepts connections on the loopback interface, keeps what was sent, and answers nothing."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
         self.received: list[bytes] = []
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
-        self.thread = threading.Thread(target=self._accept)
-        self.thread.start()
+        self.address = f"127.0.0.1:{self.server_address[1]}"
 
-    def _accept(self) -> None:
-        while True:
-            connection, _ = self.socket.accept()
-            with connection:
-                connection.settimeout(0.5)
-                try:
-                    content = connection.recv(65536)
-                except OSError:
-                    content = b""
-            if content == b"end":
-                return
-            self.received.append(content)
-
-    def close(self) -> None:
-        with socket.create_connection(self.socket.getsockname()) as connection:
-            connection.sendall(b"end")
-        self.thread.join()
-        self.socket.close()
+    def finish_request(self, request: Any, _: object) -> None:
+        request.settimeout(0.5)
+        try:
+            self.received.append(request.recv(65536))
+        except OSError:
+            self.received.append(b"")
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +54,12 @@ def finished(project: Path) -> Path:
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     for name in KEYS:
         monkeypatch.setenv(name, CANARY)
-    made = Listener()
-    yield made
-    made.close()
+    with Listener() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -95,20 +84,6 @@ def doctored(
     return make
 
 
-def predictors(run: Doctored) -> list[Doctored]:
-    """The entries of a run's predictors."""
-    found: list[Doctored] = run["predictors" if "predictors" in run else "arms"]
-    return found
-
-
-def test_an_untouched_run_is_resumed(doctored: Any, finished: Path) -> None:
-    directory = doctored(lambda run: None)
-    resumed = invoke("resume", directory)
-    assert resumed.exit_code == 0, resumed.output
-    assert (directory / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
-    assert invoke("verify", directory).exit_code == 0
-
-
 def test_no_class_of_an_untrusted_run_is_imported(doctored: Any, project: Path) -> None:
     canary = project / "imported"
     (project / "planted.py").write_text(
@@ -117,7 +92,7 @@ def test_no_class_of_an_untrusted_run_is_imported(doctored: Any, project: Path) 
     )
 
     def change(run: Doctored) -> None:
-        predictors(run).append(
+        run["predictors"].append(
             {"name": "planted:Planted", "llm": "none", "index": "", "origin": "planted:Planted"}
         )
         run["command"] = "branchrank benchmark --predictor planted:Planted --latency-sample 0"
@@ -134,9 +109,9 @@ def test_an_llm_endpoint_of_an_untrusted_run_is_not_called(doctored: Any, listen
     url = f"http://{listener.address}/v1"
 
     def change(run: Doctored) -> None:
-        system = predictors(run)[0]["system"]
+        system = run["predictors"][0]["system"]
         system |= {"rerank": {"method": "llm"}, "llm": {"base_url": url, "model": "m"}}
-        predictors(run)[0]["llm"] = "m"
+        run["predictors"][0]["llm"] = "m"
         run["settings"]["hybrid"] |= {"base_url": url, "model": "m"}
         run["origins"] |= {"hybrid.base_url": "flag --hybrid-base-url", "local.base_url": "flag --x"}
         run["command"] = (
@@ -174,7 +149,7 @@ def test_no_server_or_model_of_an_untrusted_run_is_reached(
         if section == "index":
             run["index_settings"]["default"] |= values
         if section == "qdrant":
-            predictors(run)[0]["system"]["branches"] = [{"kind": "qdrant-dense"}, {"kind": "qdrant-sparse"}]
+            run["predictors"][0]["system"]["branches"] = [{"kind": "qdrant-dense"}, {"kind": "qdrant-sparse"}]
 
     refused = invoke("resume", doctored(change))
     assert listener.received == []
@@ -190,7 +165,7 @@ def test_the_model_and_server_of_an_index_of_an_experiment_are_listed_too(
             "embedder": "openai:m",
             "embedding_url": f"http://{listener.address}",
         }
-        predictors(run)[0]["index"] = "second"
+        run["predictors"][0]["index"] = "second"
 
     refused = invoke("resume", doctored(change))
     assert refused.exit_code == 3
@@ -206,7 +181,7 @@ def test_no_file_of_an_untrusted_run_is_opened(doctored: Any, tmp_path: Path, na
         outside.write_text("private words")
 
     def change(run: Doctored) -> None:
-        system = predictors(run)[0]["system"]
+        system = run["predictors"][0]["system"]
         system |= {"rerank": {"method": "llm"}, "llm": {"base_url": "", "model": "m"}}
         run["settings"]["llm"][name] = str(outside)
 
@@ -258,9 +233,9 @@ def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
     """Gives the run a system that reranks with an LLM at ``url``."""
 
     def change(run: Doctored) -> None:
-        system = predictors(run)[0]["system"]
+        system = run["predictors"][0]["system"]
         system |= {"name": name, "rerank": {"method": "llm"}, "llm": {"base_url": url, "model": "m"}}
-        predictors(run)[0] |= {"name": name, "llm": "m"}
+        run["predictors"][0] |= {"name": name, "llm": "m"}
         if name == "hybrid":
             run["settings"]["hybrid"] |= {"base_url": url, "model": "m"}
 
@@ -332,14 +307,12 @@ ABSURD: dict[str, Callable[[Doctored], None]] = {
     "negative seed": within("seed")(-1),
     "negative seed in the settings": within("settings", "benchmark", "sample_seed")(-1),
     "seed of 400 digits": within("settings", "benchmark", "sample_seed")(10**400),
-    "seed that is text": within("seed")("42"),
     "no hits": within("settings", "benchmark", "top_k")(0),
     "a billion hits": within("settings", "benchmark", "top_k")(10**9),
     "another top k": within("top_k")(10**9),
     "huge sample": within("settings", "benchmark", "sample_size")(10**12),
     "huge repeats": within("predictors", 0, "repeats")(10**9),
     "no repeats": within("predictors", 0, "repeats")(0),
-    "repeats in words": within("predictors", 0, "repeats")("many"),
     "settings of another type": within("settings")([1]),
     "a section of another type": within("settings", "benchmark")(3),
     "a setting of another type": within("settings", "bm25", "k1")([[]]),
@@ -350,14 +323,11 @@ ABSURD: dict[str, Callable[[Doctored], None]] = {
     "a system without branches": within(*SYSTEM, "branches")([]),
     "an unknown branch": within(*SYSTEM, "branches")([{"kind": "telepathy"}]),
     "an unknown slot": within(*SYSTEM, "slot")({}),
-    "a name of another type": within(*SYSTEM, "name")(None),
     "another name": within(*SYSTEM, "name")("else"),
     "an index that is not there": within("predictors", 0, "index")("other"),
     "no index settings": within("index_settings")({}),
-    "index settings of another type": within("index_settings", "default")(7),
     "tiny chunks": within("index_settings", "default", "chunk_tokens")(-1),
     "other chunks": within("index_settings", "default", "chunk_tokens")(33),
-    "a workspace that is a number": within("data_dir")(3),
     "a workspace with a null byte": within("data_dir")("a\x00b"),
     "a schema from elsewhere": within("schema_version")("new"),
     "a question that is not there": within("question_ids")(["none"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,15 @@ from branchrank.library import Plan, plan_from_names, run_benchmark, seal_plan
 from branchrank.runs.directory import read_run
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("seal"))
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path)
+def project(built: Path, tmp_path: Path) -> Path:
+    """A copy of the project, where no benchmark was run."""
+    return shutil.copytree(built, tmp_path / "project", symlinks=True)
 
 
 def benchmark(project: Path, *words: object) -> tuple[int, str]:
