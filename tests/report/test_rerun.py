@@ -65,7 +65,7 @@ def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: 
     done = loaded.verify(rerun=100, access=access)
     assert done.rerun is not None
     assert done.rerun.identical == done.rerun.rows - 1
-    assert any("rerun: hit 2 is" in str(finding) for finding in done.findings)
+    assert any("rerun: hits 2 is" in str(finding) for finding in done.findings)
 
 
 def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> None:

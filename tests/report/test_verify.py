@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +12,6 @@ from support.commands import invoke, program
 from support.made_runs import Planned, make_questions, make_run
 from support.real_runs import drawn_once
 
-from branchrank.io.files import write_jsonl
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.report.drawing import drawn_by, same_to_the_eye
 from branchrank.report.verify import Verification, verify_run
@@ -58,51 +55,12 @@ def replaced(name: str, old: str, new: str, *, last: bool = False) -> Callable[[
     return tamper
 
 
-def changed_row(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
-    """Change the first row that has a hit on the gold."""
-
-    def tamper(run: Path) -> None:
-        rows = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
-        change(next(row for row in rows if any(hit["gold"] == 0 for hit in row["hits"])))
-        write_jsonl(run / "rows.jsonl", rows)
-
-    return tamper
-
-
-def without_row(run: Path) -> None:
-    lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
-    (run / "rows.jsonl").write_text("".join(lines[:3] + lines[4:]))
-
-
 def first_rate(run: Path) -> None:
     lines = (run / "summary.csv").read_text().splitlines()
     cells = lines[1].split(",")
     cells[3] = "0.99"
     lines[1] = ",".join(cells)
     (run / "summary.csv").write_text("\n".join(lines) + "\n")
-
-
-def flip_gain(row: dict[str, Any]) -> None:
-    next(hit for hit in row["hits"] if hit["gold"] == 0)["gain"] = 0
-
-
-def move_span(row: dict[str, Any]) -> None:
-    hit = next(hit for hit in row["hits"] if hit["gold"] == 0)
-    hit["line_start"], hit["line_end"] = 1, 2
-
-
-def rename_lost(row: dict[str, Any]) -> None:
-    row["lost"] = "rerank"
-
-
-#: The other changes are in ``support.tamperings``.
-TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a row deleted": (without_row, "predictor 'reranked': is missing"),
-    "a gain flipped": (changed_row(flip_gain), "its judgment does not follow"),
-    "a span moved": (changed_row(move_span), "its judgment does not follow"),
-    "a lost stage": (changed_row(rename_lost), "has 'rerank' as the stage that lost the gold"),
-    "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
-}
 
 
 def test_an_untouched_run_passes(made: Path) -> None:
@@ -112,20 +70,11 @@ def test_an_untouched_run_passes(made: Path) -> None:
     assert "all numbers agree" in result.output
 
 
-@pytest.mark.parametrize("name", TAMPERINGS)
-def test_rewriting_the_digests_does_not_hide_tampering(copied: Path, name: str) -> None:
-    TAMPERINGS[name][0](copied)
-    write_run(copied, sealed(copied, read_run(copied)))
-    findings = [str(finding) for finding in verify_run(copied).findings]
-    assert not any("digest" in finding for finding in findings)
-    assert any(TAMPERINGS[name][1] in finding for finding in findings), findings
-
-
 def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     first_rate(copied)
     result = invoke("verify", copied)
     assert result.exit_code == 1
-    assert "summary.csv: line 2 (local), column strict_hit@1" in result.output
+    assert "summary.csv: line 2, character 7: is 'local," in result.output
 
 
 def test_a_quote_can_give_credit_if_the_span_does_not_match(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 1. The digests of the measurement files and of ``run.json`` are recomputed and compared with the digests
    recorded in ``run.json``. The digest of ``run.json`` covers the whole file except that digest.
-2. Everything that is derived is made again from the rows, timings and questions and compared: the tables, the
-   reports, the plots, and the judgments and counts that the rows and ``run.json`` contain
+2. The tables, reports and plots are made again from the rows, timings and questions and compared
    (:mod:`branchrank.report.verify.derived`).
 3. The run is compared with the corpus, if the corpus is available, with the copy of the plan's seal if
    ``seal`` is given, and with new answers to some questions if ``rerun`` is given
@@ -153,11 +152,9 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
             )
             for problem in check_anchors([replace(question, gold=gold)], lines)
         ]
-    expected = gold_facts(run.asked, root)
+    changed = {each.question_id for each in {*gold_facts(run.asked, root)} ^ {*run.gold_facts}}
     differing = [
         Finding(file=names.GOLD, place=f"question {key!r}", message="differs from the corpus")
-        for key in dict.fromkeys(each.question_id for each in (*expected, *run.gold_facts))
-        if {each for each in expected if each.question_id == key}
-        != {each for each in run.gold_facts if each.question_id == key}
+        for key in sorted(changed)
     ]
     return [*some(names.QUESTIONS, findings), *some(names.GOLD, differing)]

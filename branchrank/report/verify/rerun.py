@@ -7,17 +7,21 @@ the same as in the recorded answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from math import isclose
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from branchrank.bench.answering import answer
 from branchrank.bench.resume import OpenRerun, RunAccess, open_rerun
 from branchrank.errors import LLMError
 from branchrank.io.progress import Notify, Progress
-from branchrank.records import Record, StageTrace
+from branchrank.records import Record
 from branchrank.report.verify.derived import Finding, row_finding, some
-from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 
 _TOLERANCE = 1e-4
@@ -79,7 +83,7 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
             continue
         try:
             row = answer(predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
-            text = next(_differences(kept, row), "")
+            text = _difference(_comparable(kept), _comparable(row))
         except LLMError as error:
             text = f"rerun: {error.message}"
         found.append((kept.key, text))
@@ -87,56 +91,24 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
     return found
 
 
-def _differences(kept: Row, row: Row) -> Iterator[str]:
-    """Describe the differences between a stored row and a new row."""
-    if kept.status != row.status:
-        yield f"rerun: the status is {row.status}, was {kept.status}"
-    for rank, (now, then) in enumerate(zip_longest(row.hits, kept.hits), start=1):
-        if now is None or then is None or not _same_hit(now, then):
-            fields = RowHit.__struct_fields__ if now is not None and then is not None else ()
-            differ = [name for name in fields if getattr(now, name) != getattr(then, name)]
-            yield f"rerun: hit {rank} is {_shown(now)}, was {_shown(then)}; different: {', '.join(differ)}"
-    for name in ("stages", "gold_ranks", "lost", "fallbacks"):
-        if getattr(kept, name) != getattr(row, name):
-            yield f"rerun: {name} are {getattr(row, name)!r}, were {getattr(kept, name)!r}"
-    for now_stage, then_stage in zip_longest(row.trace, kept.trace):
-        if now_stage is None or then_stage is None or not _same_stage(now_stage, then_stage):
-            stage = (then_stage or now_stage).stage
-            yield f"rerun: the trace of {stage} is different"
-    calls = [
-        [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in each.calls]
-        for each in (kept, row)
-    ]
-    if calls[0] != calls[1]:
-        yield f"rerun: {len(calls[1])} LLM calls instead of {len(calls[0])}, or with different tokens"
+def _comparable(row: Row) -> dict[str, Any]:
+    """Return the parts of a row that a rerun must repeat, as JSON values."""
+    calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
+    return {**msgspec.to_builtins(replace(row, error="", calls=())), "calls": calls}
 
 
-def _same_hit(hit: RowHit, other: RowHit) -> bool:
-    same = all(
-        getattr(hit, name) == getattr(other, name)
-        for name in RowHit.__struct_fields__
-        if name not in ("score", "distance", "branches")
-    )
-    placed = {name: each.rank for name, each in hit.branches.items()}
-    return (
-        same
-        and placed == {name: each.rank for name, each in other.branches.items()}
-        and _close([hit.score], [other.score])
-        and _close([hit.distance or 0.0], [other.distance or 0.0])
-    )
-
-
-def _same_stage(stage: StageTrace, other: StageTrace) -> bool:
-    named = (stage.stage, stage.unit, stage.keys) == (other.stage, other.unit, other.keys)
-    return named and _close(stage.scores, other.scores)
-
-
-def _close(scores: Sequence[float], others: Sequence[float]) -> bool:
-    return len(scores) == len(others) and all(
-        isclose(score, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
-        for score, other in zip(scores, others, strict=True)
-    )
-
-
-def _shown(hit: RowHit | None) -> str:
-    return f"{hit.source}:{hit.line_start}-{hit.line_end} ({hit.score:.4g})" if hit is not None else "none"
+def _difference(then: Any, now: Any, place: str = "") -> str:
+    """Describe the first difference between two JSON values ("" if there is none), and where it is."""
+    if isinstance(then, float) and isinstance(now, float):
+        if isclose(then, now, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            return ""
+    elif isinstance(then, dict) and isinstance(now, dict) and then.keys() == now.keys():
+        found = (_difference(then[key], now[key], f"{place} {key}") for key in then)
+        return next(filter(None, found), "")
+    elif isinstance(then, (list, tuple)) and isinstance(now, (list, tuple)):
+        pairs = enumerate(zip_longest(then, now), start=1)
+        found = (_difference(old, new, f"{place} {number}") for number, (old, new) in pairs)
+        return next(filter(None, found), "")
+    elif then == now:
+        return ""
+    return f"rerun:{place} is {now!r}, was {then!r}"
