@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from branchrank.cli.benchmark import check_failed, print_failed
+from branchrank.cli.benchmark import report_run
 from branchrank.cli.options import (
     ALL_PAIRS,
     FILE,
@@ -23,7 +23,7 @@ from branchrank.cli.options import (
     typed_command,
     write_latex,
 )
-from branchrank.cli.terminal import Group, import_from_here, print_notes, say, shown_path
+from branchrank.cli.terminal import Group, import_from_here, print_notes, say
 
 #: The benchmark and system settings that have an effect when whole documents are ranked.
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "rows", "baseline", "delta", "alpha")
@@ -98,12 +98,9 @@ def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bo
         progress=not quiet,
         **options,
     )
-    print_failed(made)
     table = library.run_table(made)
-    click.echo(str(table))
-    click.echo(f"\nreport: {shown_path(made.directory / 'report.md')}, report.html")
     write_latex(latex, table)
-    check_failed(made, "fix the cause of the errors and run the command again")
+    report_run(made, lambda: click.echo(f"{table}\n"))
 
 
 @command.command("questions")

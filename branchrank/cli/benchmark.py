@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,26 +52,24 @@ def run_and_report(
         click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
         return
     run = branchrank.library.run_benchmark(plan, seal=seal, notify=say, progress=not quiet, **options)
-    print_failed(run)
-    run.print()
-    report = shown_path(run.directory / "report.md")
-    click.echo(f"report: {report}, report.html")
-    check_failed(run, f"read the errors in {report}, fix the cause and run the command again")
+    report_run(run, run.print)
 
 
-def print_failed(run: branchrank.Run) -> None:
-    """Print each predictor of which all queries or all LLM calls failed."""
+def report_run(run: branchrank.Run, show: Callable[[], object]) -> None:
+    """Print the failed predictors, call ``show``, and print the paths of the reports.
+
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed.
+    """
     for line in run.failed:
         click.secho(f"failed: {safe(line)}", fg="red", err=True)
-
-
-def check_failed(run: branchrank.Run, remedy: str) -> None:
-    """Raise :class:`FailedRunError` if all queries or all LLM calls of a predictor failed."""
+    show()
+    report = shown_path(run.directory / "report.md")
+    click.echo(f"report: {report}, report.html")
     if run.failed:
         raise FailedRunError(
             "ignore the results of these predictors, because all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in run.failed),
-            remedy=remedy,
+            remedy=f"read the errors in {report}, fix the cause and run the command again",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,15 +169,11 @@ def datasets(
     from branchrank import library
 
     named = [_named(run) for run in runs]
-    if any(name for name, _ in named) and not all(name for name, _ in named):
-        raise UsageError(
-            "some runs have a name (NAME=RUN) and others don't",
-            remedy="write NAME=RUN for every run, or for none",
-        )
     names = [name for name, _ in named if name]
-    if twice := [name for name in names if names.count(name) > 1]:
+    if names and len(set(names)) < len(runs):
         raise UsageError(
-            f"the name {twice[0]!r} is used for two runs", remedy="give each run a different name"
+            "some runs have no name (NAME=RUN), or the same name",
+            remedy="give each run a different name, or give no names",
         )
     found = library.compare_datasets(dict(named) if named[0][0] else [run for _, run in named], **options)
     if latex is not None:
@@ -186,7 +181,7 @@ def datasets(
     if output is not None:
         click.echo(f"written: {found.write(output, form)}")
     elif form == "text":
-        found.print(None if sys.stdout.isatty() else 400)
+        found.print()
     else:
         click.echo(found.text(form), nl=False)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from branchrank.settings import PARTS, Setting, settings_of
+from branchrank.settings import PARTS, settings_of
 
 #: Maps each heading in a command's ``--help`` to the flags below the heading.
 Headings = Mapping[str, Sequence[str]]
@@ -152,33 +152,25 @@ _PLACE = "of branchrank.toml"
 
 
 def remedy_for(remedy: str, command: click.Command) -> str:
-    """Return the fix for an error. The returned fix mentions only flags that ``command`` has."""
+    """Return the fix for an error. The returned fix mentions only flags that ``command`` has.
+
+    If the command has none of the flags in a list, the list is replaced with the keys of the flags' settings
+    in ``branchrank.toml``.
+    """
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
     def fitted(found: re.Match[str]) -> str:
-        return _fitted(found[0], has, settings)
+        text = found[0]
+        flags = re.findall(_FLAG, text) if text.startswith("--") else []
+        known = [settings[flag] for flag in flags if flag in settings]
+        # `questions generate` has --base-url where `benchmark` has --hybrid-base-url.
+        own = [f"--{each.name}".replace("_", "-") for each in known]
+        if kept := [flag for flag in flags if flag in has] or [flag for flag in own if flag in has]:
+            return " or ".join(dict.fromkeys(kept))
+        return (
+            f"{' or '.join(f'{each.name} in [{each.section}]' for each in known)} {_PLACE}" if known else text
+        )
 
     clauses = [_PIECES.sub(fitted, clause) for clause in _CLAUSES.split(remedy)]
-    if _OWN_LLM in has:
-        clauses = [clause for clause in clauses if _PLACE not in clause]
-    return "".join(clauses)
-
-
-def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Remove from a list of flags all flags that the command does not have.
-
-    ``has`` contains the flags of the command. If no flag is left, return the keys of the flags' settings in
-    ``branchrank.toml``.
-    """
-    if not text.startswith("--"):
-        return text
-    flags = re.findall(_FLAG, text)
-    known = [settings[flag] for flag in flags if flag in settings]
-    kept = [flag for flag in flags if flag in has]
-    # `questions generate` has --base-url where `benchmark` has --hybrid-base-url.
-    kept = kept or [flag for each in known if (flag := f"--{each.name}".replace("_", "-")) in has]
-    if kept:
-        return " or ".join(dict.fromkeys(kept))
-    places = [f"{each.name} in [{each.section}]" for each in known]
-    return f"{' or '.join(places)} {_PLACE}" if places else text
+    return "".join(clause for clause in clauses if _OWN_LLM not in has or _PLACE not in clause)

@@ -121,7 +121,7 @@ def check(data_dir: Path, as_json: bool) -> None:
     Other commands read a file again only if its size or timestamps have changed since the last check. Only
     `branchrank check` finds damage that leaves the size and timestamps unchanged, such as a bad sector.
     """
-    with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
+    with open_workspace(data_dir, quiet=True) as workspace:
         found = workspace.check()
     if as_json:
         click.echo(msgspec.json.encode(found))
@@ -145,7 +145,7 @@ def calibrate(data_dir: Path, questions_file: Path | None, as_json: bool, quiet:
     Distances are squared L2 distances between unit vectors, from 0 to 4. Typical distances differ between
     embedding models, so the threshold should fit the model.
     """
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         found = workspace.calibrate(questions_file)
         threshold = found.threshold
         model = workspace.index.manifest.embedder.model

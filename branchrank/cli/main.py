@@ -9,54 +9,58 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Maps each command to its module in ``branchrank.cli`` (``module`` or ``module:function``) and help text.
-VERBS: dict[str, tuple[str, str]] = {
-    "demo": ("start:demo", "Benchmark three systems on the bundled sample. Try this first."),
-    "init": ("start:init", "Write starter files for a benchmark on your documents."),
-    "index": ("index:index", "Build the index of a documentation folder."),
-    "adopt": ("index:adopt", "Create a workspace from your own chunks, vectors and nodes."),
-    "corpus": ("start:corpus", "Fetch corpora by name, and list the available corpora."),
-    "retrieve": ("search:retrieve", "Search with the local predictor."),
-    "hybrid": ("search:hybrid", "Search with the hybrid predictor."),
-    "benchmark": ("benchmark:benchmark", "Run predictors on the same questions, and write a report."),
-    "pageindex": ("pageindex", "Build, show, check, summarize, import or export the PageIndex tree."),
-    "questions": ("questions", "Add, label, check, re-anchor, mine, split or generate questions."),
-    "run": ("benchmark:run", "Run the experiment in a TOML file."),
-    "tune": ("planning:tune", "Tune weights by cross-validation on mined questions."),
-    "resume": ("benchmark:resume", "Resume an interrupted run."),
-    "list": ("runs:list_runs", "List the runs."),
-    "show": ("runs:show_run", "Print a run's table."),
-    "search": ("search:search", "Search documents in SQLite: keyword, semantic or hybrid."),
-    "check": ("index:check", "Check the files of the index for damage."),
-    "calibrate": ("index:calibrate", "Suggest a distance threshold for the embedding model."),
-    "compare": ("compare:compare", "Compare two runs question by question."),
-    "datasets": ("compare:datasets", "Compare systems over several datasets."),
-    "gate": ("compare:gate", "Check a run for regressions against a baseline run."),
-    "explain": ("runs:explain", "Show the candidates of one question after every stage."),
-    "verify": ("runs:verify", "Recompute every number in a run and report any mismatch."),
-    "report": ("runs:report", "Regenerate the report of a run."),
-    "power": ("planning:power", "Power analysis: what can n questions detect?"),
-    "serve": ("servers:serve", "Serve retrieval over HTTP."),
-    "export-trec": ("trec:export_trec", "Export a run as TREC run files and qrels."),
-    "score-trec": ("trec:score_trec", "Score TREC run files with qrels."),
-    "compare-trec": ("trec:compare_trec", "Compare TREC run files, with tests and intervals."),
-    "beir": ("beir", "Benchmark on a BEIR folder, or convert its queries to questions."),
-    "mcp": ("servers:mcp", "Serve the search tools over the Model Context Protocol (MCP)."),
-    "tui": ("search:tui", "Search in a terminal UI."),
-    "settings": ("start:settings", "List every setting with its value and range."),
+#: Maps each heading in ``--help`` to its commands. Each command has its module in ``branchrank.cli``
+#: (``module`` or ``module:function``) and its help text.
+HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": ("start:demo", "Benchmark three systems on the bundled sample. Try this first."),
+        "init": ("start:init", "Write starter files for a benchmark on your documents."),
+    },
+    "Index documents": {
+        "index": ("index:index", "Build the index of a documentation folder."),
+        "pageindex": ("pageindex", "Build, show, check, summarize, import or export the PageIndex tree."),
+        "corpus": ("start:corpus", "Fetch corpora by name, and list the available corpora."),
+        "adopt": ("index:adopt", "Create a workspace from your own chunks, vectors and nodes."),
+        "check": ("index:check", "Check the files of the index for damage."),
+        "calibrate": ("index:calibrate", "Suggest a distance threshold for the embedding model."),
+    },
+    "Search": {
+        "retrieve": ("search:retrieve", "Search with the local predictor."),
+        "hybrid": ("search:hybrid", "Search with the hybrid predictor."),
+        "search": ("search:search", "Search documents in SQLite: keyword, semantic or hybrid."),
+        "tui": ("search:tui", "Search in a terminal UI."),
+        "serve": ("servers:serve", "Serve retrieval over HTTP."),
+        "mcp": ("servers:mcp", "Serve the search tools over the Model Context Protocol (MCP)."),
+    },
+    "Write questions": {
+        "questions": ("questions", "Add, label, check, re-anchor, mine, split or generate questions."),
+    },
+    "Benchmark": {
+        "benchmark": ("benchmark:benchmark", "Run predictors on the same questions, and write a report."),
+        "run": ("benchmark:run", "Run the experiment in a TOML file."),
+        "beir": ("beir", "Benchmark on a BEIR folder, or convert its queries to questions."),
+        "resume": ("benchmark:resume", "Resume an interrupted run."),
+        "tune": ("planning:tune", "Tune weights by cross-validation on mined questions."),
+        "power": ("planning:power", "Power analysis: what can n questions detect?"),
+    },
+    "Read results": {
+        "list": ("runs:list_runs", "List the runs."),
+        "show": ("runs:show_run", "Print a run's table."),
+        "explain": ("runs:explain", "Show the candidates of one question after every stage."),
+        "compare": ("compare:compare", "Compare two runs question by question."),
+        "datasets": ("compare:datasets", "Compare systems over several datasets."),
+        "gate": ("compare:gate", "Check a run for regressions against a baseline run."),
+        "verify": ("runs:verify", "Recompute every number in a run and report any mismatch."),
+        "report": ("runs:report", "Regenerate the report of a run."),
+    },
+    "Exchange and settings": {
+        "export-trec": ("trec:export_trec", "Export a run as TREC run files and qrels."),
+        "score-trec": ("trec:score_trec", "Score TREC run files with qrels."),
+        "compare-trec": ("trec:compare_trec", "Compare TREC run files, with tests and intervals."),
+        "settings": ("start:settings", "List every setting with its value and range."),
+    },
 }
-
-
-#: Maps each heading in ``--help`` to the commands listed below it. Every command is listed once.
-HEADINGS: dict[str, tuple[str, ...]] = {
-    "Start": ("demo", "init"),
-    "Index documents": ("index", "pageindex", "corpus", "adopt", "check", "calibrate"),
-    "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
-    "Write questions": ("questions",),
-    "Benchmark": ("benchmark", "run", "beir", "resume", "tune", "power"),
-    "Read results": ("list", "show", "explain", "compare", "datasets", "gate", "verify", "report"),
-    "Exchange and settings": ("export-trec", "score-trec", "compare-trec", "settings"),
-}
+VERBS = {verb: each for verbs in HEADINGS.values() for verb, each in verbs.items()}
 
 
 class LazyGroup(Group):
@@ -71,9 +75,8 @@ class LazyGroup(Group):
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name][0].partition(":")
-        command: click.Command = getattr(
-            importlib.import_module(f"branchrank.cli.{module}"), name or "command"
-        )
+        imported = importlib.import_module(f"branchrank.cli.{module}")
+        command: click.Command = getattr(imported, name or "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -82,7 +85,7 @@ class LazyGroup(Group):
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
                 # Names are padded to the same length, so that the descriptions of all commands are aligned.
-                formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
+                formatter.write_dl([(verb.ljust(widest), text) for verb, (_, text) in verbs.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-import branchrank
 from branchrank.cli.labeling import summarize
-from branchrank.cli.options import DATA_DIR, FILE, flag, given_flags
+from branchrank.cli.options import DATA_DIR, FILE, flag
 from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Group, print_notes, safe
 from branchrank.errors import InputError
@@ -33,7 +32,7 @@ command.add_command(summarize)
 @flag("--output", "File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.", kind=FILE)
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
-    with _opened(data_dir) as workspace:
+    with open_workspace(data_dir) as workspace:
         if output is None:
             path, nodes = data_dir / "pageindex" / "nodes.jsonl", len(workspace.tree.nodes)
         else:
@@ -43,18 +42,13 @@ def build(data_dir: Path, output: Path | None) -> None:
     click.echo(f"{path}: {nodes} nodes")
 
 
-def _opened(data_dir: Path) -> branchrank.Workspace:
-    """Open the workspace. A missing or stale index is built when the tree is first used."""
-    return open_workspace(data_dir, given_flags(), quiet=False)
-
-
 @command.command("show")
 @click.argument("node", required=False)
 @DATA_DIR
 @flag("--depth", "Number of levels to print.", 3, click.IntRange(1))
 def show(node: str | None, data_dir: Path, depth: int) -> None:
     """Print the subtree of NODE (a node's id or a file's path). Without NODE, print the whole tree."""
-    with _opened(data_dir) as workspace:
+    with open_workspace(data_dir) as workspace:
         tree = workspace.tree
     start = _find(tree, node) if node else tree.root
     _print(tree, start, depth, 0)
@@ -82,7 +76,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @click.argument("nodes", required=False, type=FILE)
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
-    with _opened(data_dir) as workspace:
+    with open_workspace(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)
     for problem in found:
@@ -100,7 +94,7 @@ def check(nodes: Path | None, data_dir: Path) -> None:
 @click.option("--text/--no-text", default=True, help="Include the text of each section.")
 def export(source: str, output: Path, data_dir: Path, summaries: bool, text: bool) -> None:
     """Write the tree of the document SOURCE to the file OUTPUT, in PageIndex's JSON format for Markdown."""
-    with _opened(data_dir) as workspace:
+    with open_workspace(data_dir) as workspace:
         tree = workspace.tree if summaries else None
         workspace.tree_tools.export(source, output, tree=tree, with_text=text)
     click.echo(f"{output}: the tree of {safe(source)}")
@@ -117,7 +111,7 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that is not
     in JSON_FILE.
     """
-    with _opened(data_dir) as workspace:
+    with open_workspace(data_dir) as workspace:
         made = workspace.tree_tools.import_json(json_file, source, output)
     print_notes(made.notes)
     click.echo(f"{output}: {made.nodes} nodes")

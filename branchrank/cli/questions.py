@@ -62,7 +62,7 @@ def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet
     if quote and given["unanswerable"]:
         raise UsageError("--quote needs gold lines", remedy=FLAGS)
     gold = _given_gold(question, *(given.pop(name) for name in ("sources", "lines", "unanswerable")))
-    with open_workspace(data_dir, {}, quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         if gold is None:
             picked = _pick(workspace, question)
             if picked is None:

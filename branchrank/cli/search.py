@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 SHOWN_LINES = 4
 
 
-def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
-    """Open the workspace with the command's settings. A missing or stale index is built."""
+def open_workspace(data_dir: Path, *, quiet: bool = False, **more: object) -> Workspace:
+    """Open the workspace with the command's flags and ``more`` settings. A missing index is built."""
     from branchrank import Workspace
 
+    settings = {**given_flags(), **more}
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
 
 
@@ -62,7 +63,8 @@ def _answer_queries(
         _answer(query, predictor, workspace.retrieve(query, predictor, **limits), as_json)
         return
     if sys.stdin.isatty():
-        _history()
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 - turns on line editing at the prompt
         click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
     for line in typed_lines("> "):
         if not (text := encodable(line.strip())):
@@ -71,15 +73,6 @@ def _answer_queries(
             _answer(text, predictor, workspace.retrieve(text, predictor, **limits), as_json)
         except BranchRankError as error:
             show_error(error, click.get_current_context().command)
-
-
-def _history() -> None:
-    """Turn on line editing at the prompt if Python's module ``readline`` is available."""
-    try:
-        import readline
-    except ImportError:
-        return
-    readline.set_history_length(500)
 
 
 def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> None:
@@ -154,7 +147,7 @@ def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         _answer_queries(workspace, **given)
 
 
@@ -167,8 +160,8 @@ def hybrid(data_dir: Path, quiet: bool, no_llm: bool, **given: Any) -> None:
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
-    settings = {**given_flags(), **({"hybrid.no_llm": True} if no_llm else {})}
-    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+    own = {"hybrid.no_llm": True} if no_llm else {}
+    with open_workspace(data_dir, quiet=quiet, **own) as workspace:
         workspace.check_llm("hybrid")
         _answer_queries(workspace, predictor="hybrid", **given)
 
@@ -198,7 +191,7 @@ def search(
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         hits = workspace.search_documents(query, mode=mode, **limits)
     if as_json:
         click.echo(msgspec.json.encode({"query": query, "mode": mode, "results": hits}))
@@ -277,5 +270,5 @@ def tui(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
             "the terminal UI needs a terminal, but the input or output is not one",
             remedy="branchrank search QUERY",
         )
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         search_on_terminal(workspace, mode=mode or "", query=query)

@@ -19,7 +19,6 @@ from branchrank.cli.options import (
     RETURNS,
     F,
     flag,
-    given_flags,
     settings_options,
     together,
 )
@@ -106,7 +105,7 @@ def serve(
     from branchrank.serve.service import Service, Workers
 
     access = _access(**address)
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         service = Service(workspace, predictors)
         service.warm_up()
         app = application(service, Workers(threads, queue), access)
@@ -147,7 +146,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
 
     if transport == "http":
         access = _access(**address)
-    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+    with open_workspace(data_dir, quiet=quiet) as workspace:
         service = Service(workspace, predictors)
         workspace.index  # noqa: B018 - builds the index before a client needs it
         server = mcp_server(service, Workers(1, QUEUE))

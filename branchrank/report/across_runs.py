@@ -27,16 +27,16 @@ from branchrank.io.table import (
     latex_table,
     markdown_table,
     markdown_text,
-    table_csv,
     table_of,
 )
 from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
-from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, print_table, say
+from branchrank.report.terminal import PIPE_WIDTH, output, print_table, say
 from branchrank.runs.results_table import DatasetComparison, compare_datasets
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import RunGate
+from branchrank.runs.tables import Sheet
 from branchrank.runs.words import (
     gap,
     gap_between,
@@ -62,28 +62,25 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 
     def text(self, form: Form = "text") -> str:
         """Return the report as plain ``text``, ``markdown``, ``csv`` or ``latex``."""
-        if form == "text":
-            return str(self)
         if form == "latex":
             return latex_table(latex_content(self.comparison), "tab:datasets")
-        return as_markdown(self.comparison) if form == "markdown" else as_csv(self.comparison)
+        if form == "markdown":
+            return as_markdown(self.comparison)
+        return str(self) if form == "text" else sheet(self.comparison).csv
 
     def write(self, path: str | Path, form: Form = "markdown") -> Path:
         """Write the result of :meth:`text` to a file and return the path of the file."""
         write_text(Path(path), self.text(form))
         return Path(path)
 
-    def print(self, width: int | None = None) -> None:
-        """Print the table, the verdicts and a legend in ``width`` columns (by default the terminal width)."""
-        _print(self.comparison, PipedConsole(width=width))
+    def print(self) -> None:
+        """Print the table, the verdicts and a legend."""
+        _print(self.comparison, output())
 
     @property
     def frame(self) -> pd.DataFrame:
         """The CSV report as a data frame, with one row per system and dataset, and one average per system."""
-        import pandas as pd
-
-        texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
-        return pd.read_csv(StringIO(as_csv(self.comparison)), dtype=texts)
+        return sheet(self.comparison).frame
 
     def __str__(self) -> str:
         stream = StringIO()
@@ -244,8 +241,8 @@ def as_markdown(found: DatasetComparison) -> str:
     return markdown(Report(title="Systems over datasets", facts=(legend(found),), sections=(section,)))
 
 
-def as_csv(found: DatasetComparison) -> str:
-    """Return CSV with one row per system and dataset, and one macro-average row per system.
+def sheet(found: DatasetComparison) -> Sheet:
+    """Return a table with one row per system and dataset, and one macro-average row per system.
 
     The macro-average row of a candidate also contains the results of its test against the baseline.
     """
@@ -256,7 +253,7 @@ def as_csv(found: DatasetComparison) -> str:
         each = compared.get(row.system)
         named = zip((*found.datasets, "macro average"), (*row.estimates, row.macro), strict=True)
         for place, (dataset, cell) in enumerate(named):
-            tested: list[object] = [None] * len(test)
+            tested: list[object] = [*[None] * (len(test) - 1), ""]
             if each is not None and place < len(each.differences):
                 tested[0] = each.differences[place]
             elif each is not None:
@@ -264,7 +261,7 @@ def as_csv(found: DatasetComparison) -> str:
             figures = (cell.n, cell.value, cell.low, cell.high)
             lines.append((row.system, dataset, found.measure, found.baseline, *figures, *tested))
     header = ("system", "dataset", "measure", "baseline", "questions", "mean", "low", "high", *test)
-    return table_csv(header, lines)
+    return Sheet(header, lines)
 
 
 _ELEMENTS = {"fail": "failure", "undecided": "error"}

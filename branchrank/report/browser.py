@@ -24,6 +24,7 @@ document text shows only the files and line numbers of hits and gold.
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,10 @@ def gather_passages(run: RunData, root: Path) -> Passages:
 
 
 def _runs(lines: list[str], wanted: set[int]) -> list[tuple[int, list[str]]]:
-    runs: list[tuple[int, list[str]]] = []
-    for number in sorted(wanted):
-        if number > len(lines):
-            break
-        text = safe(lines[number - 1])
-        if runs and number == runs[-1][0] + len(runs[-1][1]):
-            runs[-1][1].append(text)
-        else:
-            runs.append((number, [text]))
-    return runs
+    """Return the wanted lines as blocks of consecutive lines."""
+    numbers = sorted(number for number in wanted if number <= len(lines))
+    blocks = [
+        [number for _, number in block]
+        for _, block in groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    ]
+    return [(block[0], [safe(lines[number - 1]) for number in block]) for block in blocks]

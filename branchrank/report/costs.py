@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from branchrank.io.table import Table, table_of
+from branchrank.io.table import table_of
 from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.report import line_plots, plots
 from branchrank.report.blocks import Block, Section
@@ -152,47 +153,36 @@ def llm_cost(run: RunData) -> Section:
         text = "No predictor in this run called an LLM (0 calls and 0 tokens per query)."
         return Section("LLM cost", (text,))
     queries = {name: len(scores.rows(name)) for name in scores.predictors}
-    money = (f"{prices.currency} per query",) if prices else ()
-    headings = (
-        "queries",
-        "calls per query",
-        "tokens per query",
-        "prompt",
-        "completion",
-        "cached",
-        "from cache",
-        "failed",
-        "estimated",
-        *money,
-    )
-
-    def figures(name: str, found: Totals) -> tuple[str, ...]:
-        n = queries[name]
-        counts = (
-            found.prompt_tokens,
-            found.completion_tokens,
-            found.cached_tokens,
-            found.cached_calls,
-            found.failed_calls,
-            found.estimated_calls,
+    columns: dict[str, Callable[[tuple[str, str, Totals]], str]] = {
+        "predictor": lambda each: each[0],
+        "stage": lambda each: each[1],
+        "queries": lambda each: str(queries[each[0]]),
+        "calls per query": lambda each: number(each[2].calls / queries[each[0]], 2),
+        "tokens per query": lambda each: number(each[2].tokens / queries[each[0]], 0),
+        "prompt": lambda each: str(each[2].prompt_tokens),
+        "completion": lambda each: str(each[2].completion_tokens),
+        "cached": lambda each: str(each[2].cached_tokens),
+        "from cache": lambda each: str(each[2].cached_calls),
+        "failed": lambda each: str(each[2].failed_calls),
+        "estimated": lambda each: str(each[2].estimated_calls),
+    }
+    if prices:
+        columns[f"{prices.currency} per query"] = lambda each: (
+            NOTHING if each[2].cost is None else number(each[2].cost / queries[each[0]], 6)
         )
-        cost = NOTHING if found.cost is None else number(found.cost / n, 6)
-        means = (number(found.calls / n, 2), number(found.tokens / n, 0))
-        return (str(n), *means, *map(str, counts), *(cost for _ in money))
-
-    by_predictor = Table(
-        caption="LLM use by predictor, over all queries (including unanswerable questions)",
-        headings=("predictor", *headings),
-        rows=tuple((name, *figures(name, totals(calls[name], prices))) for name in scores.predictors),
+    by_predictor = table_of(
+        "LLM use by predictor, over all queries (including unanswerable questions)",
+        [(name, "", totals(found, prices)) for name, found in calls.items()],
+        {heading: cell for heading, cell in columns.items() if heading != "stage"},
     )
-    by_stage = Table(
-        caption="LLM use by stage, over all queries of the predictor",
-        headings=("predictor", "stage", *headings),
-        rows=tuple(
-            (name, stage, *figures(name, found))
+    by_stage = table_of(
+        "LLM use by stage, over all queries of the predictor",
+        [
+            (name, stage, found)
             for name in scores.predictors
             for stage, found in totals_by(calls[name], lambda call: call.stage, prices).items()
-        ),
+        ],
+        columns,
         labels=2,
     )
     priced = "To show monetary costs, pass a price table (--price-table)."

@@ -1,4 +1,4 @@
-"""Draw plots as SVG with vl-convert, and compare SVGs drawn with different versions of Altair and vl-convert.
+"""Draw plots as SVG with vl-convert.
 
 1. One layout serves wide and narrow screens: a drawing is about as wide as a telephone's screen, and is shown
    larger where there is room.
@@ -6,18 +6,20 @@
 3. Each plotted value has a label for screen readers (``aria-label``), which the page's script also shows as a
    tooltip.
 4. With the same versions of Altair and vl-convert, the same data always give the same SVG. ``branchrank
-   verify`` therefore checks a run's plots by drawing them again and comparing the SVGs.
+   verify`` therefore checks a run's plots by drawing them again, if the versions are the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from branchrank.io.printable import safe
 from branchrank.report.blocks import Plot
+from branchrank.runs.scores import Estimate
+from branchrank.runs.words import is_share
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -36,7 +38,6 @@ FONT = 12
 LABEL_PIXELS = 150
 #: The assumed maximum width of a character, as a fraction of the font size.
 _CHARACTER_WIDTH = 0.6
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 
 
@@ -50,6 +51,27 @@ def legend(**options: Any) -> Any:
     import altair
 
     return altair.Legend(orient="bottom", columns=2, columnPadding=12, labelLimit=LABEL_PIXELS, **options)
+
+
+def measured(field: str, measure: str, domain: Sequence[float]) -> Any:
+    """Return the vertical axis of a measure."""
+    import altair
+
+    return altair.Y(
+        f"{field}:Q",
+        title=measure.replace("_", " "),
+        scale=altair.Scale(domain=domain, nice=False, zero=False),
+        axis=altair.Axis(format=".0%" if is_share(measure) else ".2f", tickCount=5),
+    )
+
+
+def ends(estimate: Estimate) -> dict[str, float]:
+    """Return both ends of an estimate's interval, which are its value if there is no interval."""
+    low, high = estimate.low, estimate.high
+    return {
+        "low": estimate.value if low is None else low,
+        "high": estimate.value if high is None else high,
+    }
 
 
 def finished(chart: TopLevelMixin) -> dict[str, Any]:
@@ -122,11 +144,3 @@ def drawn_elsewhere(file: str) -> str | None:
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None
     return svg.replace(_STYLE, "", 1)
-
-
-def same_to_the_eye(svg: str, other: str) -> bool:
-    """Return whether two SVGs have the same shapes and text, with coordinates less than a pixel apart."""
-    if _NUMBER.split(svg) != _NUMBER.split(other):
-        return False
-    pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)
-    return all(abs(float(number) - float(drawn)) < 1 for number, drawn in pairs)

@@ -8,9 +8,9 @@ from typing import Any
 
 from branchrank.records import Record
 from branchrank.report.blocks import Plot
-from branchrank.report.drawing import FULL_WIDTH, HEIGHT, WIDTH, finished, legend
+from branchrank.report.drawing import FULL_WIDTH, HEIGHT, WIDTH, ends, finished, legend, measured
 from branchrank.runs.scores import Estimate
-from branchrank.runs.words import interval, is_share, percent
+from branchrank.runs.words import interval, percent
 
 _LINE_COLORS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
 _LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
@@ -27,6 +27,8 @@ _FATE_COLORS = {
     "failed": "#5d636c",
 }
 _FOUND_COLOR = "#2a9d8f"
+#: The coverages at which every curve has a point with a description, besides its end.
+_TOLD = (0.25, 0.5, 0.75, 1.0)
 
 Counts = Sequence[tuple[str, str, int]]
 Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
@@ -54,6 +56,7 @@ def _risk_chart(curves: Curves) -> dict[str, Any]:
             "coverage": coverage,
             "risk": risk,
             "words": f"{name}: {percent(risk)} wrong at {percent(coverage)} coverage",
+            "told": coverage in (*_TOLD, points[-1][0]),
         }
         for name, points in curves
         for coverage, risk in points
@@ -77,17 +80,9 @@ def _risk_chart(curves: Curves) -> dict[str, Any]:
     )
     # Lines also differ in their dashes, since not all readers can distinguish the colors.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
-    told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
+    told = base.transform_filter("datum.told").mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
     return finished(chart.properties(width=WIDTH, height=HEIGHT))
-
-
-def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """Mark the points at 25%, 50%, 75%, 100% and each curve's end, and return a filter for marked points."""
-    last = {row["predictor"]: row["coverage"] for row in rows}
-    for row in rows:
-        row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])
-    return "datum.told"
 
 
 class Swept(Record, frozen=True, kw_only=True):
@@ -117,8 +112,14 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str) -> dict[str, 
     found = [_number(each.values[axis]) for each in points]
     numbers = [value for value in found if value is not None]
     numeric = len(numbers) == len(found)
-    rows = [
-        _sweep_row(each, axis, measure, value if numeric else None)
+    rows: list[dict[str, Any]] = [
+        {
+            "value": value if numeric else each.values[axis],
+            "others": ", ".join(f"{key}={text}" for key, text in each.values.items() if key != axis),
+            "mean": each.estimate.value,
+            **ends(each.estimate),
+            "words": f"{each.name}: {interval(each.estimate, measure)}",
+        }
         for each, value in zip(points, found, strict=True)
     ]
     others = list(dict.fromkeys(row["others"] for row in rows))
@@ -136,36 +137,17 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str) -> dict[str, 
         across = altair.X(
             "value:N", title=axis, sort=order, axis=altair.Axis(labelAngle=0, labelOverlap=True)
         )
-    lowest, highest = ("low", "high") if len(others) == 1 else ("mean", "mean")
-    low, high = min(row[lowest] for row in rows), max(row[highest] for row in rows)
-    air = 0.06 * (high - low) or 0.05
+    single = len(others) == 1
+    heights = [row[end] for row in rows for end in (("low", "high") if single else ("mean",))]
+    air = 0.06 * (max(heights) - min(heights)) or 0.05
+    domain = [max(0.0, min(heights) - air), min(1.0, max(heights) + air)]
     base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_color("others", others))
-    scale = altair.Scale(domain=[max(0.0, low - air), min(1.0, high + air)], nice=False)
-    up = altair.Y(
-        "mean:Q",
-        title=measure.replace("_", " "),
-        scale=scale,
-        axis=altair.Axis(format=".0%" if is_share(measure) else ".2f", tickCount=5),
-    )
+    up = measured("mean", measure, domain)
     line = base.mark_line(strokeWidth=2, aria=False).encode(y=up, strokeDash=_dash("others", others))
-    bars = base.mark_rule(opacity=0.45, strokeWidth=2, aria=False).encode(
-        y=altair.Y("low:Q", scale=scale), y2="high:Q"
-    )
+    bars = base.mark_rule(opacity=0.45, strokeWidth=2, aria=False).encode(y=altair.Y("low:Q"), y2="high:Q")
     dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=up, description="words:N")
-    layers = [line, bars, dots] if len(others) == 1 else [line, dots]
+    layers = [line, bars, dots] if single else [line, dots]
     return finished(altair.layer(*layers).properties(width=WIDTH, height=HEIGHT))
-
-
-def _sweep_row(each: Swept, axis: str, measure: str, value: float | None) -> dict[str, Any]:
-    estimate = each.estimate
-    return {
-        "value": each.values[axis] if value is None else value,
-        "others": ", ".join(f"{key}={text}" for key, text in each.values.items() if key != axis),
-        "mean": estimate.value,
-        "low": estimate.value if estimate.low is None else estimate.low,
-        "high": estimate.value if estimate.high is None else estimate.high,
-        "words": f"{each.name}: {interval(estimate, measure)}",
-    }
 
 
 def _number(text: str) -> float | None:

@@ -21,7 +21,9 @@ from branchrank.report.drawing import (
     LABEL_PIXELS,
     MUTED,
     WIDTH,
+    ends,
     finished,
+    measured,
     text_pixels,
 )
 from branchrank.runs.scores import Estimate
@@ -85,7 +87,7 @@ def _difference(each: Comparison, *, several: bool) -> dict[str, Any]:
     shown = f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})"
     return {
         "row": f"{each.candidate} vs {each.baseline}" if several else each.candidate,
-        "difference": scale * each.difference,
+        "value": scale * each.difference,
         "low": scale * (each.difference if each.ci_low is None else each.ci_low),
         "high": scale * (each.difference if each.ci_high is None else each.ci_high),
         "shape": shape,
@@ -102,35 +104,45 @@ def _differences_chart(rows: list[dict[str, Any]], first: Comparison) -> dict[st
 
     scale = 100 if is_share(first.measure) else 1
     delta = scale * first.delta
+    axis = altair.Axis(
+        title=f"difference in {first.measure.replace('_', ' ')}{', points' if scale == 100 else ''}",
+        tickCount=5,
+        labelExpr="datum.value ? format(datum.value, '+~r') : '0'",
+    )
     low, high = min(-delta, *(row["low"] for row in rows)), max(delta, *(row["high"] for row in rows))
     air = 0.05 * (high - low) or 1.0
-    x_scale = altair.Scale(domain=[low - air, high + air], nice=False)
-    title = f"difference in {first.measure.replace('_', ' ')}{', points' if scale == 100 else ''}"
-    x_axis = altair.Axis(title=title, tickCount=5, labelExpr="datum.value ? format(datum.value, '+~r') : '0'")
+    x = altair.X("from:Q", scale=altair.Scale(domain=[low - air, high + air], nice=False), axis=axis)
+    margins = altair.Chart(altair.Data(values=[{"from": -delta, "to": delta, "zero": 0}]))
+    return _rows_chart(
+        rows,
+        margins.mark_rect(color=MUTED, opacity=0.18, aria=False).encode(x=x, x2="to:Q"),
+        margins.mark_rule(color=INK, opacity=0.55, aria=False).encode(x="zero:Q"),
+    )
+
+
+def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
+    """Return a chart with a point and its interval below each row's name and numbers.
+
+    The layers ``behind`` are drawn first, and define the axis.
+    """
+    import altair
+
     y = altair.Y("row:N", sort=[row["row"] for row in rows], axis=None, title=None)
     color = altair.Color("color:N", scale=None)
     base = altair.Chart(altair.Data(values=rows))
-    margins = altair.Chart(altair.Data(values=[{"from": -delta, "to": delta, "zero": 0}]))
     # Names that are too long to fit beside their numbers are on a line of their own.
     apart = max(text_pixels(row["row"] + row["shown"]) for row in rows) > FULL_WIDTH - LINE_PIXELS
     extra = LINE_PIXELS if apart else 0
     down = 9 + extra // 2
     text = {"aria": False, "fontSize": FONT, "baseline": "middle", "color": INK}
     name = {"fontWeight": "bold", "limit": FULL_WIDTH if apart else LABEL_PIXELS}
+    shape = altair.Shape("shape:N", scale=None)
     layers = [
-        margins.mark_rect(color=MUTED, opacity=0.18, aria=False).encode(
-            x=altair.X("from:Q", scale=x_scale, axis=x_axis), x2="to:Q"
-        ),
-        margins.mark_rule(color=INK, opacity=0.55, aria=False).encode(x="zero:Q"),
         base.mark_rule(strokeWidth=2, yOffset=down, y2Offset=down, aria=False).encode(
             x="low:Q", x2="high:Q", y=y, color=color
         ),
         base.mark_point(filled=True, opacity=1, yOffset=down, size=110).encode(
-            x="difference:Q",
-            y=y,
-            color=color,
-            shape=altair.Shape("shape:N", scale=None),
-            description="words:N",
+            x="value:Q", y=y, color=color, shape=shape, description="words:N"
         ),
         base.mark_text(**text, **name, align="left", dy=-10 - extra // 2).encode(
             x=altair.value(0), y=y, text="row:N"
@@ -140,57 +152,30 @@ def _differences_chart(rows: list[dict[str, Any]], first: Comparison) -> dict[st
         ),
     ]
     height = altair.Step(_ROW_PIXELS + extra)
-    return finished(altair.layer(*layers).properties(width=FULL_WIDTH, height=height))
+    return finished(altair.layer(*behind, *layers).properties(width=FULL_WIDTH, height=height))
 
 
 def rates(estimates: Estimates) -> Plot:
-    """Plot ``(predictor, panel, estimate)`` entries in percent, in one panel for each measure."""
-    named = [(name, panel.replace("_", " "), each) for name, panel, each in estimates]
-    described = "; ".join(f"{name} {panel} {interval(each, 'hit@')}" for name, panel, each in named)
-    counts = dict.fromkeys(each.n for _, _, each in named if each is not None)
-    return Plot(
-        name="rates",
-        description=f"Rates with 95% intervals. {described}",
-        caption=f"Rates over {' and '.join(map(str, counts))} questions, with 95% intervals.",
-        spec=_rates_chart(named),
-    )
-
-
-def _rates_chart(estimates: Estimates) -> dict[str, Any]:
+    """Plot ``(predictor, measure, estimate)`` entries in percent, one per row."""
     import altair
 
-    rows: list[dict[str, Any]] = [
-        {
-            "predictor": name,
-            "panel": panel,
-            "rate": each.value,
-            "low": each.value if each.low is None else each.low,
-            "high": each.value if each.high is None else each.high,
-            "words": f"{name}, {panel}: {interval(each, 'hit@')}",
-        }
-        for name, panel, each in estimates
-        if each is not None
-    ]
-    names = list(dict.fromkeys(name for name, _, _ in estimates))
-    panels = list(dict.fromkeys(panel for _, panel, _ in estimates))
-    low, high = min((row["low"] for row in rows), default=0), max((row["high"] for row in rows), default=1)
+    rows: list[dict[str, Any]] = []
+    for name, measure, each in estimates:
+        row, shown = f"{name}, {measure.replace('_', ' ')}", interval(each, "hit@")
+        if each is not None:
+            look = {"shape": "circle", "color": ACCENT, "shown": shown, "words": f"{row}: {shown}"}
+            rows.append({"row": row, "value": each.value, **ends(each), **look})
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
     scale = altair.Scale(domain=[max(0.0, low - 0.03), min(1.0, high + 0.03)], nice=False)
-    axis = altair.Axis(format=".0%", tickCount=4)
-    labels = altair.Axis(labelLimit=LABEL_PIXELS, ticks=False, domain=False, labelPadding=8)
-    base = altair.Chart().encode(y=altair.Y("predictor:N", sort=names, title=None, axis=labels))
-    whiskers = base.mark_rule(strokeWidth=2, color=MUTED, aria=False).encode(
-        x=altair.X("low:Q", scale=scale, axis=axis, title=None), x2="high:Q"
+    x = altair.X("low:Q", scale=scale, axis=altair.Axis(title=None, format=".0%", tickCount=4))
+    ruler = altair.Chart(altair.Data(values=[{"low": low}])).mark_rule(opacity=0, aria=False).encode(x=x)
+    counts = dict.fromkeys(each.n for _, _, each in estimates if each is not None)
+    return Plot(
+        name="rates",
+        description=f"Rates with 95% intervals. {'; '.join(row['words'] for row in rows)}",
+        caption=f"Rates over {' and '.join(map(str, counts))} questions, with 95% intervals.",
+        spec=_rows_chart(rows, ruler),
     )
-    dots = base.mark_point(filled=True, size=80, color=ACCENT, opacity=1).encode(
-        x="rate:Q", description="words:N"
-    )
-    width = FULL_WIDTH - 20 - min(LABEL_PIXELS, max(map(text_pixels, names)))
-    chart = (
-        altair.layer(whiskers, dots, data=altair.Data(values=rows))
-        .properties(width=width, height=altair.Step(26))
-        .facet(facet=altair.Facet("panel:N", sort=panels, title=None), columns=1)
-    )
-    return finished(chart)
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
@@ -262,12 +247,7 @@ def _frontier_chart(
         scale=altair.Scale(type="log", domain=[fastest, slowest], nice=False),
         axis=altair.Axis(values=_ticks(fastest, slowest), format="~r"),
     )
-    up = altair.Y(
-        "quality:Q",
-        title=measure.replace("_", " "),
-        scale=altair.Scale(domain=[lowest, highest], nice=False, zero=False),
-        axis=altair.Axis(format=".0%" if is_share(measure) else ".2f", tickCount=5),
-    )
+    up = measured("quality", measure, [lowest, highest])
     base = altair.Chart(altair.Data(values=rows))
     lines = (
         base.transform_filter("datum.far")

@@ -142,14 +142,18 @@ class PipedConsole(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
+def output() -> Console:
+    """Return a console for standard output. Lines are wrapped only in a terminal."""
+    console = PipedConsole()
+    return console if console.is_terminal else PipedConsole(width=PIPE_WIDTH)
+
+
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
     The output fits in 80 columns. Colors are used if the output goes to a terminal and NO_COLOR is not set.
     """
-    console = PipedConsole()
-    if not console.is_terminal:
-        console = PipedConsole(width=PIPE_WIDTH)
+    console = output()
     callout = recommendation(run)
     say(console, title(run), style="bold")
     console.print()

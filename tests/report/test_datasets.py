@@ -83,7 +83,7 @@ def test_runs_that_do_not_form_a_table_are_refused(runs: dict[str, Path], tmp_pa
         ((small, other.directory), "the runs have no predictor in common"),
         ((small, graded.directory), "--primary"),
         ((small, runs["large"], "--baseline", "hybird"), "did you mean"),
-        ((f"a={small}", f"a={runs['large']}"), "the name 'a' is used for two runs"),
+        ((f"a={small}", f"a={runs['large']}"), "or the same name"),
         ((f"a={small}", runs["large"]), "NAME=RUN"),
         ((small, tmp_path / "nowhere"), "nowhere"),
     ):

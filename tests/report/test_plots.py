@@ -63,7 +63,7 @@ def test_the_largest_difference_is_first_and_every_row_shows_its_numbers() -> No
     rows = values(plot.spec)
     assert rows[0]["difference"] >= rows[1]["difference"]
     for row, each in zip(rows, sorted((a, b), key=lambda each: -each.difference), strict=True):
-        assert row["difference"] == pytest.approx(100 * each.difference)
+        assert row["value"] == pytest.approx(100 * each.difference)
         assert (row["low"], row["high"]) == pytest.approx((100 * each.ci_low, 100 * each.ci_high))
         assert row["words"].startswith(f"{each.candidate} vs local: ")
 

@@ -243,26 +243,6 @@ def gold_onto_a_miss(run: Path) -> None:
 # --- pictures and pages -------------------------------------------------------------------------------------
 
 
-def moved_bar(svg: str) -> str:
-    """A drawing whose marks are elsewhere."""
-    return re.sub(r"translate\((\d+)", lambda found: f"translate({int(found[1]) + 40}", svg)
-
-
-def stamped_plot(run: Path) -> None:
-    path = run / "plots" / "differences.svg"
-    svg = moved_bar(path.read_text())
-    path.write_text(re.sub(r"<!-- altair .*-->", "<!-- altair 1.0, vl-convert 0.1 -->", svg))
-
-
-def stamped_and_inlined(run: Path) -> None:
-    before = (run / "plots" / "differences.svg").read_text().rpartition("\n<!--")[0]
-    before = re.sub(r"<style>svg\{.*?</style>", "", before, count=1)
-    stamped_plot(run)
-    page = (run / "report.html").read_text()
-    assert before in page
-    (run / "report.html").write_text(page.replace(before, moved_bar(before)))
-
-
 def first_rate(run: Path) -> None:
     lines = (run / "summary.csv").read_text().splitlines()
     cells = lines[1].split(",")
@@ -322,10 +302,6 @@ TAMPERINGS = (
         says="report.html: line",
     ),
     edited("a plot", replaced("plots/differences.svg", "local", "LOCAL"), says="plots/differences.svg: line"),
-    edited(
-        "a plot replaced, said to be drawn by another version", stamped_plot, says="plots/differences.svg"
-    ),
-    edited("the same, in report.html as well", stamped_and_inlined, says="plots/differences.svg"),
     edited("a time in timings.csv", on_timings(half_time), says="timings.csv: has changed"),
     edited("the seed", on_record(lambda record: record.update(seed=43)), says="run.json: has changed"),
     edited(
@@ -358,7 +334,7 @@ TAMPERINGS = (
         says="its digest is different",
     ),
     Tampering("names of two systems swapped in the rows", on_rows(swap_names), by=RERUN, says="rerun: "),
-    Tampering("a gain flipped", on_row(flip_gain), by=RERUN, says="rerun: hits 1 gain is 3, was 0"),
+    Tampering("a gain flipped", on_row(flip_gain), by=RERUN, says="rerun: hits 1 gain is 2, was 0"),
     Tampering("a lost stage renamed", on_row(rename_lost), by=RERUN, says="rerun: lost is '', was 'rerank'"),
     Tampering(
         "a hit's id from another section",
