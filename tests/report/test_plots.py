@@ -61,7 +61,7 @@ def test_the_largest_difference_is_first_and_every_row_shows_its_numbers() -> No
     [a, b] = compared("a", "b")
     plot = differences((a, b))
     rows = values(plot.spec)
-    assert rows[0]["difference"] >= rows[1]["difference"]
+    assert rows[0]["value"] >= rows[1]["value"]
     for row, each in zip(rows, sorted((a, b), key=lambda each: -each.difference), strict=True):
         assert row["value"] == pytest.approx(100 * each.difference)
         assert (row["low"], row["high"]) == pytest.approx((100 * each.ci_low, 100 * each.ci_high))
