@@ -27,7 +27,7 @@ from branchrank.errors import BranchRankError, InputError, LLMError, UsageError
 from branchrank.io.progress import shown_progress
 from branchrank.llm.ledger import Spent
 from branchrank.measures.agreement import Agreement
-from branchrank.questions.anchoring import read_lines
+from branchrank.questions.anchoring import typed_span
 from branchrank.questions.generation import GenerationOptions
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
@@ -263,15 +263,9 @@ def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
     if KEYS.get(word) != "yes":
         raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
     try:
-        return span_of(passage.span.source, lines)
+        return typed_span(passage.span.source, lines)
     except BranchRankError as error:
         raise UsageError(error.message) from None
-
-
-def span_of(source: str, lines: str) -> Span:
-    """Return the span of typed line numbers, such as ``5-8``."""
-    start, end = read_lines(lines)
-    return Span(source=source, line_start=start, line_end=end)
 
 
 def _show_passage(passage: Passage, place: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 import branchrank
-from branchrank.cli.labeling import agreement, generate, label, span_of
+from branchrank.cli.labeling import agreement, generate, label
 from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
+from branchrank.questions.anchoring import typed_span
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.records import SEED, GoldItem, Question, Span
 
@@ -97,7 +98,7 @@ def _given_gold(
         raise UsageError(
             "--unanswerable and --source cannot be given together", remedy="remove --unanswerable or --source"
         )
-    gold = [span_of(source, each) for source, each in zip(sources, lines, strict=True)]
+    gold = [typed_span(source, each) for source, each in zip(sources, lines, strict=True)]
     if (sources or unanswerable) and not question:
         raise UsageError("the question is missing", remedy='--question "how do I ..."')
     if sources or unanswerable:
@@ -121,7 +122,7 @@ def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | Non
     while True:
         given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")
         try:
-            return question, span_of(hit.source, given)
+            return question, typed_span(hit.source, given)
         except BranchRankError as error:
             say(error.message)
 

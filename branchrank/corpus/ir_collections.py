@@ -82,7 +82,7 @@ def read_entries(folder: Path) -> Iterator[Entry]:
     decoder = msgspec.json.Decoder(Entry)
     seen: set[str] = set()
     try:
-        with path.open("rb") as stream:
+        with _reading(path), path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.strip():
                     continue
@@ -94,11 +94,6 @@ def read_entries(folder: Path) -> Iterator[Entry]:
                     )
                 seen.add(entry.id)
                 yield entry
-    except OSError as error:
-        raise CorpusError(
-            f"cannot read {path}: {error.strerror}",
-            remedy="check that the file exists and that you may read it",
-        ) from error
     except NOT_JSON as error:
         raise CorpusError(f"{path}:{number}: {error}", remedy=f"correct {path}") from None
 
@@ -120,7 +115,8 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             remedy=f"move the folder {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")
-    digest = _corpus_digest(folder)
+    with _reading(folder / CORPUS):
+        digest = digest_file(folder / CORPUS)
     if target.is_dir() and kept.is_file() and kept.read_text(encoding="utf-8") == digest:
         return target
     with storage_errors(target):
@@ -140,11 +136,11 @@ def unpack_beir(folder: Path, target: Path) -> Path:
     return target
 
 
-def _corpus_digest(folder: Path) -> str:
-    """Return the SHA-256 of ``corpus.jsonl``. Raises :class:`CorpusError` if the file can't be read."""
-    path = folder / CORPUS
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise a :class:`CorpusError` for each ``OSError`` in a ``with`` block that reads ``path``."""
     try:
-        return digest_file(path)
+        yield
     except OSError as error:
         raise CorpusError(
             f"cannot read {path}: {error.strerror}",

@@ -28,31 +28,12 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.corpus.ir_collections import dataset_folder, is_dataset
-from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
+from branchrank.corpus.package_index import IndexConfiguration, NamedCorpus, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.io.progress import Progress, no_progress
-from branchrank.records import Record
 
 MAX_FILES = 50_000
 MAX_BYTES = 2**29
-
-
-class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus, which is either a file from a package index or a Git commit.
-
-    A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
-    commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
-    becomes the corpus.
-    """
-
-    description: str
-    folder: str
-    project: str = ""
-    filename: str = ""
-    sha256: str = ""
-    size: int = 0
-    repository: str = ""
-    commit: str = ""
 
 
 def known_corpora() -> dict[str, NamedCorpus]:
@@ -179,16 +160,7 @@ def _fetch(
         _clone(entry, content, progress)
         return content / entry.folder
     archive = temporary / "archive"
-
-    fetch_pinned(
-        entry.project,
-        entry.filename,
-        sha256=entry.sha256,
-        size=entry.size,
-        target=archive,
-        progress=progress,
-        configuration=configuration,
-    )
+    fetch_pinned(entry, archive, progress, configuration)
     unpack_folder(archive, entry.folder, content)
     progress("unpack", 1, 1)
     return content

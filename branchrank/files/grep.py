@@ -27,9 +27,7 @@ normalization uses the number of lines in a passage as the passage's length.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -39,7 +37,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from branchrank.corpus.loading import MAX_FILE_BYTES
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
 from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
@@ -165,19 +162,6 @@ class _Cluster(Record, frozen=True, kw_only=True):
     score: float = 0.0
 
 
-def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
-    """Return a notice about files that exceed the size limit, or an empty tuple if there are none."""
-    large = []
-    for source in sorted(sources):
-        with contextlib.suppress(OSError):
-            if os.stat(root / source, follow_symlinks=False).st_size > MAX_FILE_BYTES:
-                large.append(source)
-    if not large:
-        return ()
-    more = f" and {len(large) - 1} more" if len(large) > 1 else ""
-    return (f"grep skipped {large[0]}{more}: larger than {MAX_FILE_BYTES >> 20} MiB",)
-
-
 class Grep:
     """Searches the files ``sources`` below ``root`` (paths relative to ``root``)."""
 
@@ -193,7 +177,6 @@ class Grep:
         self._sources = frozenset(sources)
         self._context = context_lines
         self._deadline_s = deadline_s
-        self._notices = _too_large(root, self._sources)
 
     def search(
         self,
@@ -228,7 +211,7 @@ class Grep:
             terms=terms,
             weights=tuple(weights),
             files=len(found.files),
-            notices=(*self._notices, *found.notices),
+            notices=found.notices,
         )
 
     def _ranked(

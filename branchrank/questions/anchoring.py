@@ -214,20 +214,18 @@ def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) ->
 _LINES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-def read_lines(text: str) -> tuple[int, int]:
-    """Parse line numbers such as ``5-8`` or ``5`` into the first and the last line.
+def typed_span(source: str, text: str) -> Span:
+    """Return the span of line numbers that a person typed, such as ``5-8`` or ``5``.
 
     Raises :class:`UsageError` if the text is not in this form.
-
-    >>> read_lines("5-8"), read_lines(" 7 ")
-    ((5, 8), (7, 7))
     """
     found = _LINES.fullmatch(text.strip())
-    if not found or not 1 <= int(found[1]) <= int(found[2] or found[1]):
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last:
         raise UsageError(
             f"{text!r} is not a line number or a range of lines", remedy="use --lines 5-8, or --lines 5"
         )
-    return int(found[1]), int(found[2] or found[1])
+    return Span(source=source, line_start=first, line_end=last)
 
 
 def new_question(question: Question, lines: Lines) -> Question:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,6 +31,7 @@ from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.llm.session import Asker, LLMWork
+from branchrank.questions.anchoring import Lines
 from branchrank.questions.checks import content_stems, leaked_share
 from branchrank.records import SEED, GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_choice import Estimate
@@ -49,8 +50,6 @@ _MIN_QUOTE_WORDS = 3
 _MIN_QUESTION_WORDS = 3
 _SECTION_CHARS = 6000
 _QUESTION_CHARS = 300
-
-Lines = Mapping[str, Sequence[str]]
 
 
 class GenerationOptions(Record, frozen=True, kw_only=True):
@@ -108,20 +107,20 @@ def generate_questions(
     streak = _Streak()
     asker = Asker(work, _read)
     waiting = iter(_drawn(sections, lines, options.seed))
-    while (missing := count - len(verify.accepted)) > 0 and not streak.has_ended():
+    while (missing := count - len(verify.accepted)) > 0 and not streak.stopped:
         size = min(asker.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
         wave = list(islice(waiting, size))
         if not wave:
             break
         requests = [_request(node, lines, options, work.llm.max_tokens) for node in wave]
-        for node, answer in zip(wave, asker.ask_all(requests), strict=True):
-            calls.append(answer.call)
-            if streak.has_ended():  # this call ran concurrently with the call that stopped generation
-                continue
-            streak.add(answer)
+        answers = asker.ask_all(requests)
+        calls += [answer.call for answer in answers]
+        for node, answer in zip(wave, answers, strict=True):
             for draft in answer.value or ():
                 if len(verify.accepted) < count:
                     verify.take(node, draft)
+            if streak.ends_with(answer):
+                break
         progress("questions", len(verify.accepted), count)
     return GeneratedQuestions(
         questions=tuple(verify.accepted),
@@ -175,15 +174,11 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may be started at once before :meth:`has_ended` is checked again."""
+        """The number of calls that may be started at once before ``stopped`` is checked again."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
-    def has_ended(self) -> bool:
-        """Return whether too many consecutive calls failed or returned no usable question."""
-        return bool(self.stopped)
-
-    def add(self, answer: Answer[list[_Draft]]) -> None:
-        """Count one call."""
+    def ends_with(self, answer: Answer[list[_Draft]]) -> bool:
+        """Count one call, and return whether generation stops after it."""
         if answer.fault is None:
             self.failed = self.unusable = 0
         elif answer.fault in _UNUSABLE:
@@ -191,9 +186,10 @@ class _Streak:
         else:
             self.failed += 1
         counts = ((self.failed, MOST_FAILED), (self.unusable, MOST_UNUSABLE))
-        if not self.stopped and any(count >= most for count, most in counts):
+        if any(count >= most for count, most in counts):
             number = max(self.failed, self.unusable)
             self.stopped = f"{number} calls in a row gave no usable question: {answer.detail or answer.fault}"
+        return bool(self.stopped)
 
 
 class _Verifier:

@@ -161,21 +161,6 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
     return len(found), tuple(sorted(set(found)))
 
 
-def names_of_annotators(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return the names of the annotators who labeled these questions."""
-    return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
-
-
-def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """Return the labels by ``annotator``, keyed by question id, passage and digest of the passage's lines."""
-    return {
-        (each.id, label.span, label.answer_digest): label.label
-        for each in questions
-        for label in labels_of(each)
-        if label.annotator == annotator
-    }
-
-
 def _made(item: GoldItem, label: Label, question: Question) -> bool:
     """Return whether this label added the gold item."""
     if label.gold is None or item.source_file != label.source_file:
@@ -268,17 +253,11 @@ def agreement(
             f"{len(annotators)} annotators were given, but agreement is computed between exactly two",
             remedy="--annotator FIRST --annotator SECOND",
         )
-    paths = (Path(first), Path(second))
-    loaded = [load_questions(path) for path in paths]
-    given = annotators or ("", "")
-    chosen = [
-        _annotator(questions, name, path) for questions, name, path in zip(loaded, given, paths, strict=True)
-    ]
-    labels = [by_passage(questions, name) for questions, name in zip(loaded, chosen, strict=True)]
+    names, labels = zip(*map(_labeled, (first, second), annotators or ("", "")), strict=True)
     common = sorted(labels[0].keys() & labels[1].keys())
     if not common:
         raise QuestionError(
-            f"{chosen[0]} and {chosen[1]} have not labeled the same passages",
+            f"{names[0]} and {names[1]} have not labeled the same passages",
             remedy="let both annotators label the same run: "
             "branchrank questions label RUN --output FILE --annotator NAME",
         )
@@ -287,17 +266,26 @@ def agreement(
     return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
 
 
-def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
-    there = names_of_annotators(questions)
+def _labeled(path: str | Path, name: str) -> tuple[str, dict[tuple[str, Span, str], Choice]]:
+    """Return the annotator ``name``, or the only annotator in a question file, and the annotator's labels.
+
+    The labels are keyed by question id, passage and digest of the passage's lines.
+    """
+    there: dict[str, dict[tuple[str, Span, str], Choice]] = {}
+    for question in load_questions(Path(path)):
+        for label in labels_of(question):
+            place = (question.id, label.span, label.answer_digest)
+            there.setdefault(label.annotator, {})[place] = label.label
     if name and name not in there:
         raise UsageError(
-            f"{path} has no labels by the annotator {name!r}{or_else(name, there)}",
+            f"{path} has no labels by the annotator {name!r}{or_else(name, sorted(there))}",
             remedy="correct --annotator",
         )
     if not name and len(there) != 1:
-        listed = ", ".join(there) or "nobody"
+        listed = ", ".join(sorted(there)) or "nobody"
         raise UsageError(
             f"{path} has labels by {listed}, but only one annotator per file can be compared",
             remedy="--annotator FIRST --annotator SECOND",
         )
-    return name or there[0]
+    name = name or next(iter(there))
+    return name, there[name]

@@ -85,17 +85,8 @@ class Mined(NamedTuple):
     questions: list[Question]
     links: int
     queries: int
-    dropped: dict[str, int]
-
-    @property
-    def dropped_links(self) -> dict[str, int]:
-        """The number of dropped links for each reason."""
-        return {reason: self.dropped[reason] for reason in LINK_REASONS}
-
-    @property
-    def dropped_queries(self) -> dict[str, int]:
-        """The number of dropped queries for each reason."""
-        return {reason: self.dropped[reason] for reason in QUERY_REASONS}
+    dropped_links: dict[str, int]
+    dropped_queries: dict[str, int]
 
     @property
     def overlaps(self) -> dict[str, int]:
@@ -114,41 +105,38 @@ class _Query(NamedTuple):
 
 def mine_questions(documents: Sequence[Document]) -> Mined:
     """Return questions made from cross-references. The order of ``documents`` has no effect."""
-    documents = sorted(documents, key=lambda document: document.source)
-    first: dict[str, str] = {}
-    copies: defaultdict[str, list[str]] = defaultdict(list)
-    for document in documents:
-        original = first.setdefault(document.digest, document.source)
-        if original != document.source:
-            copies[original].append(document.source)
-    originals = [document for document in documents if first[document.digest] == document.source]
-    dropped: Counter[str] = Counter()
-    miner = _Miner(documents, first, copies)
-    queries = miner.queries(originals, dropped)
-    questions = []
-    for query in queries:
-        reason = miner.reason(query)
-        if reason:
-            dropped[reason] += 1
-        else:
-            questions.append(miner.question(query))
+    miner = _Miner(sorted(documents, key=lambda document: document.source))
+    queries = miner.queries()
+    reasons = [miner.reason(query) for query in queries]
+    dropped = miner.dropped + Counter(filter(None, reasons))
+    kept = (query for query, reason in zip(queries, reasons, strict=True) if not reason)
     return Mined(
-        questions=_with_ids(questions),
-        links=sum(len(document.references) for document in originals),
+        questions=_with_ids(map(miner.question, kept)),
+        links=sum(len(document.references) for document in miner.originals),
         queries=len(queries),
-        dropped={reason: dropped[reason] for reason in (*LINK_REASONS, *QUERY_REASONS)},
+        dropped_links={reason: dropped[reason] for reason in LINK_REASONS},
+        dropped_queries={reason: dropped[reason] for reason in QUERY_REASONS},
     )
 
 
 class _Miner:
-    """Makes queries from the cross-references in a corpus, and questions from the queries."""
+    """Makes queries from the cross-references in a corpus, and questions from the queries.
 
-    def __init__(
-        self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]
-    ) -> None:
+    ``dropped`` counts the dropped links by reason.
+    """
+
+    def __init__(self, documents: Sequence[Document]) -> None:
         self.links = Links(documents)
-        self.copies = copies
-        self.original = {document.source: first[document.digest] for document in documents}
+        self.dropped: Counter[str] = Counter()
+        first: dict[str, Document] = {}
+        self.original = {
+            document.source: first.setdefault(document.digest, document).source for document in documents
+        }
+        self.originals = list(first.values())
+        self.copies: defaultdict[str, list[str]] = defaultdict(list)
+        for source, original in self.original.items():
+            if source != original:
+                self.copies[original].append(source)
         self.release_notes = {document.source for document in documents if is_release_note(document)}
         self.analyze = analyzer(_ANALYZER)
         self.parts = frozenset(self.analyze(_PARTS))
@@ -157,10 +145,10 @@ class _Miner:
         stopped = STOP_WORDS["english"] | STOP_WORDS["questions"]
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
-    def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """Return the queries sorted by text, and add the number of dropped links by reason to ``dropped``."""
+    def queries(self) -> list[_Query]:
+        """Return the queries sorted by text, and count the dropped links."""
         found: dict[str, _Query] = {}
-        for document in documents:
+        for document in self.originals:
             for reference in document.references:
                 query = found.setdefault(_folded(reference.text), _Query([], [], []))
                 own = _section_at(document, reference.line)
@@ -170,16 +158,16 @@ class _Miner:
                 try:
                     target = self.links.target(document.source, reference)
                 except LookupError:
-                    dropped["unresolved"] += 1
+                    self.dropped["unresolved"] += 1
                     continue
                 if target is None:
-                    dropped["inner label"] += 1
+                    self.dropped["inner label"] += 1
                     continue
                 target = Target(self.original[target.source], target.section)
                 if target.source in self.release_notes:
-                    dropped["release notes"] += 1
+                    self.dropped["release notes"] += 1
                 elif target.source == document.source and target.section in (0, own):
-                    dropped["leads into itself"] += 1
+                    self.dropped["leads into itself"] += 1
                 else:
                     query.texts.append(reference.text)
                     if target not in query.targets:

@@ -239,11 +239,13 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
             remedy=f"use --sample-size {len(questions)}, or 0 for all questions",
         )
 
-    def draw(question: Question) -> str:
-        return hashlib.sha256(f"{seed}\x00{question.id}".encode()).hexdigest()
+    drawn = sorted(questions, key=lambda question: draw(seed, question.id))
+    return sorted(drawn[: size or None], key=lambda question: question.id)
 
-    drawn = sorted(questions, key=draw)[:size] if size else list(questions)
-    return sorted(drawn, key=lambda question: question.id)
+
+def draw(seed: int, name: str) -> str:
+    """Return a hash. Sorting names by their hashes puts them in a random order that depends on the seed."""
+    return hashlib.sha256(f"{seed}\0{name}".encode()).hexdigest()
 
 
 def check_wording(questions: Sequence[Question], path: Path) -> None:

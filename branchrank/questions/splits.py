@@ -15,11 +15,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from branchrank.errors import QuestionError
+from branchrank.questions.question_files import draw
 from branchrank.records import Question
 
 
@@ -43,10 +44,7 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
             remedy="add questions about other documents",
         )
 
-    def draw(name: str) -> str:
-        return hashlib.sha256(f"{seed}\x00{name}".encode()).hexdigest()
-
-    order = [groups[name] for name in sorted(groups, key=draw)]
+    order = [groups[name] for name in sorted(groups, key=partial(draw, seed))]
     for_tuning = share <= 0.5
     if for_tuning:
         smaller = _filled(order, share * len(questions))

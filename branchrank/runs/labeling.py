@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from branchrank.corpus.loading import digest_now
@@ -32,6 +32,7 @@ from branchrank.questions.labels import (
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
+    draw,
     load_questions,
     write_questions,
 )
@@ -78,7 +79,7 @@ class Labeling:
         self.output = output
         self.annotator = annotator.strip()
         self.lines: Lines = corpus_lines(root, exclude)
-        self._seed = seed
+        self._drawn = partial(draw, seed)
         asked = run.asked if questions is None else _named(run, questions)
         check_wording(asked, run.directory / "questions.jsonl")
         self._questions = _continued(asked, output)
@@ -156,9 +157,6 @@ class Labeling:
             (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
         )
         return Passage(question=self._questions[key], span=span, heading=heading, text=text)
-
-    def _drawn(self, name: str) -> str:
-        return hashlib.sha256(f"{self._seed}\0{name}".encode()).hexdigest()
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:

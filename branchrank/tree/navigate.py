@@ -160,18 +160,15 @@ class Tree:
             depths.append(depth)
             waiting.extend((child, depth + 1) for child in reversed(node.children))
         table = NodeList(ordered)
-        self._open(table, TreeRows.of(np.array(depths, dtype=np.int32), table.source_rows, table.line_starts))
+        self.table: NodeTable = table
+        self.rows = TreeRows.of(np.array(depths, dtype=np.int32), table.source_rows, table.line_starts)
 
     @classmethod
     def opened(cls, table: NodeTable, rows: TreeRows) -> Tree:
         """Return a tree of the nodes in ``table``. ``rows`` contains the nodes' parents and children."""
         tree = cls.__new__(cls)
-        tree._open(table, rows)
+        tree.table, tree.rows = table, rows
         return tree
-
-    def _open(self, table: NodeTable, rows: TreeRows) -> None:
-        self.table = table
-        self.rows = rows
 
     @property
     def root(self) -> Node:

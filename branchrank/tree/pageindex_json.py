@@ -59,7 +59,6 @@ class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     doc_name: str
-    doc_description: str | UnsetType = UNSET
     line_count: int
     structure: tuple[PageIndexNode, ...]
 

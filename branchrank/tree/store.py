@@ -20,10 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, read_file
+from branchrank.io.files import read_jsonl
 from branchrank.records import BREADCRUMB_SEPARATOR, Node
 from branchrank.tree.navigate import Tree
 
@@ -34,27 +32,13 @@ def load_nodes(path: Path | str) -> Tree:
     """Read a tree, and check that it is valid.
 
     Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
-    contains the line number of the invalid node.
+    contains the line number of the invalid node (not counting blank lines).
     """
-    decoder = msgspec.json.Decoder(Node)
-    nodes: list[Node] = []
-    numbers: list[int] = []
-    try:
-        content = read_file(Path(path))
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            nodes.append(decoder.decode(line))
-        except NOT_JSON as error:
-            raise ArtifactError(f"{path}:{number}: {error}", remedy=_REMEDY) from None
-        numbers.append(number)
+    nodes = read_jsonl(Path(path), Node, error=ArtifactError, remedy=_REMEDY)
     if not nodes:
         raise ArtifactError(f"the file {path} contains no nodes", remedy=_REMEDY)
     for index, message in find_problems(nodes):
-        raise ArtifactError(f"{path}:{numbers[index]}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
+        raise ArtifactError(f"{path}:{index + 1}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
     return Tree(nodes)
 
 

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from branchrank.corpus.named import (
-    NamedCorpus,
     add_corpus,
     corpora_home,
     known_corpora,
     locate_corpus,
     unpack_folder,
 )
-from branchrank.corpus.package_index import IndexConfiguration, configured_index
+from branchrank.corpus.package_index import IndexConfiguration, NamedCorpus, configured_index
 from branchrank.errors import CorpusError
 
 FILENAME = "pack-1.0.tar.gz"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.loading import MAX_FILE_BYTES, discover
+from branchrank.corpus.loading import discover
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
 from branchrank.files.grep import Grep, counts_of, extract_terms
@@ -216,12 +216,9 @@ def test_output_past_the_limit_is_cut_with_a_notice(tmp_path: Path, monkeypatch:
 
 
 def test_the_largest_file_that_is_indexed_is_searched(tmp_path: Path) -> None:
-    """One limit for the index and for grep; what exceeds it is named."""
+    """One limit for the index and for grep."""
     (tmp_path / "large.rst").write_bytes(b"hay and more hay\n" * (17 * 2**16) + b"needle\n")
     sources = [file.source for file in discover(tmp_path).files]
     found = Grep(tmp_path, sources, deadline_s=60).search("needle")
     assert [passage.source for passage in found.passages] == ["large.rst"]
     assert found.notices == ()
-    os.truncate(tmp_path / "large.rst", MAX_FILE_BYTES + 1)
-    found = Grep(tmp_path, sources, deadline_s=60).search("needle")
-    assert found.notices == ("grep skipped large.rst: larger than 64 MiB",)

@@ -35,7 +35,7 @@ def mined(body: str, **others: str) -> Mined:
 def reason(result: Mined) -> str:
     """The one reason that dropped something."""
     assert result.questions == []
-    (name,) = [name for name, count in result.dropped.items() if count]
+    (name,) = [name for name, count in (result.dropped_links | result.dropped_queries).items() if count]
     return name
 
 
@@ -112,7 +112,7 @@ def test_equal_texts_are_one_question_and_all_linking_sections_are_excluded() ->
     ]
     assert result.links == 4
     assert result.queries == 1
-    assert result.dropped["unresolved"] == 1
+    assert result.dropped_links["unresolved"] == 1
 
 
 def test_two_golds_are_kept_and_three_are_ambiguous() -> None:
