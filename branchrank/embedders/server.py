@@ -191,13 +191,10 @@ class ServerEmbedder(ABC):
         return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:300]
 
     def _checked(self, texts: Sequence[str]) -> Vectors:
-        dimension = self.identity.dimension
         rows = self._request(texts)
-        if rows.shape[1] != dimension:
-            raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned vectors with {rows.shape[1]} dimensions, "
-                f"but earlier vectors had {dimension} dimensions",
-                remedy="check which model runs on the embedding server, and run the command again",
+        if rows.shape[1] != self.identity.dimension:
+            raise self._invalid(
+                f"{rows.shape[1]} dimensions, but earlier vectors had {self.identity.dimension} dimensions"
             )
         return rows
 
@@ -206,14 +203,18 @@ class ServerEmbedder(ABC):
         vectors = self.vectors([encodable(text) or " " for text in texts])
         lengths = {len(vector) for vector in vectors}
         if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
-            raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned {len(vectors)} vectors of dimensions "
-                f"{sorted(lengths)} for {len(texts)} texts",
-                remedy="check the log of the embedding server, and run the command again",
+            raise self._invalid(
+                f"{len(vectors)} vectors of dimensions {sorted(lengths)} for {len(texts)} texts"
             )
         with np.errstate(over="ignore"):
             rows = np.array(vectors, dtype=np.float32)
         return unit_rows(rows, origin=f"{self.model} at {self.endpoint.url}")
+
+    def _invalid(self, returned: str) -> ModelError:
+        return ModelError(
+            f"{self.model} at {self.endpoint.url} returned {returned}",
+            remedy="check the embedding server's model and log, and run the command again",
+        )
 
 
 class OpenAIEmbedder(ServerEmbedder):
@@ -241,11 +242,8 @@ class OpenAIEmbedder(ServerEmbedder):
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         data = sorted(self.ask(self._path, body, _OpenAIAnswer).data, key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
-            raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned vectors for texts numbered "
-                f"{[item.index for item in data][:40]} instead of 0 to {len(texts) - 1}",
-                remedy="check the log of the embedding server, and run the command again",
-            )
+            numbers = [item.index for item in data][:40]
+            raise self._invalid(f"vectors for texts numbered {numbers} instead of 0 to {len(texts) - 1}")
         return [item.embedding for item in data]
 
 

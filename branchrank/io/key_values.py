@@ -324,7 +324,6 @@ class RedisValues:
         parts = urlsplit(url)
         self._shown = parts.netloc.rpartition("@")[2] or parts.path
         self._notify = notify or no_notice
-        self._lock = threading.Lock()
         self._resume_at = 0.0
         self._told = False
 
@@ -367,10 +366,9 @@ class RedisValues:
         try:
             return call(argument)
         except (RedisError, OSError, UnicodeError) as error:  # an invalid host name raises UnicodeError
-            with self._lock:
-                self._resume_at = time.monotonic() + PAUSE
-                tell, self._told = not self._told, True
-            if tell:
+            self._resume_at = time.monotonic() + PAUSE
+            if not self._told:
+                self._told = True
                 self._notify(
                     f"the {self._what} at {self._shown} is not available; continuing without it: {error}"
                 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,16 @@ class Recorded(Record, frozen=True, kw_only=True):
 
     reply: LLMReply
     outcome: str = "ok"
+
+
+class KeptCall(Record, frozen=True, kw_only=True):
+    """A recorded call without its prompt, identified by its key."""
+
+    key: str
+    stage: str
+    question: str
+    model: str
+    recorded: Recorded
 
 
 class Cassette:
@@ -107,9 +117,7 @@ class Cassette:
         """Store one call on disk."""
         content = _json(_addressed(request, model, endpoint))
         labels = (request.stage, request.context.question_id, content, _json(recorded))
-        row = (call_key(request, model, endpoint), *map(self._redact, labels))
-        with self._guarded():
-            self._database.put([(*row, _checksum(row))])
+        self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
         """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
@@ -119,6 +127,23 @@ class Cassette:
             for row in self._rows(_ALL)
             if (row[2], row[1]) in wanted and (found := _intact(row)) is not None and found.outcome != "ok"
         }
+
+    def calls(self) -> list[KeptCall]:
+        """Return every undamaged call, sorted by key."""
+        return [
+            KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
+            for row in self._rows(f"{_ALL} ORDER BY key")
+            if (found := _intact(row)) is not None and (content := _content(row[3])) is not None
+        ]
+
+    def restore(self, calls: Iterable[KeptCall]) -> None:
+        """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
+        self._put(
+            [
+                (call.key, call.stage, call.question, _json({"model": call.model}), _json(call.recorded))
+                for call in calls
+            ]
+        )
 
     def models(self) -> list[str]:
         """Return the names of all models in the recorded calls, sorted."""
@@ -152,6 +177,10 @@ class Cassette:
         with self._guarded():
             return self._database.rows(statement, values)
 
+    def _put(self, rows: list[tuple[str, ...]]) -> None:
+        with self._guarded():
+            self._database.put([(*row, _checksum(row)) for row in rows])
+
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """Convert SQLite's errors to BranchRank's errors, which tell the user how to fix the problem."""
@@ -181,10 +210,8 @@ class RedisDecisions:
         self._values = RedisValues(url, "branchrank:decision:", what="decision cache", notify=notify)
         self._redact = redact
 
-    def __enter__(self) -> RedisDecisions:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
+        """Close the connections."""
         self._values.close()
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:

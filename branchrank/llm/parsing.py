@@ -5,6 +5,7 @@ Labels that were not in the prompt are never returned, whatever the model replie
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -16,21 +17,22 @@ from branchrank.llm.request import ReplyError
 
 _FENCE = re.compile(r"```[a-zA-Z]*\n?")
 _LONGEST = 200_000
+_DECODER = json.JSONDecoder()
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def read_json(text: str) -> Any:
     """Return the first JSON object or array in a text.
 
-    The JSON may be in code fences or within prose. If the JSON is truncated, the result ends with the last
-    complete element. Raises :class:`ReplyError` with the reason ``"malformed reply"`` if the text contains no
-    JSON.
+    The JSON may be in code fences or within prose. Raises :class:`ReplyError` with the reason ``"malformed
+    reply"`` if the text contains no JSON, or only JSON that is truncated.
     """
     text = _FENCE.sub("", text[:_LONGEST])
-    for start in _starts(text):
+    for start in sorted(text.find(bracket) for bracket in "{[" if bracket in text):
         try:
-            return msgspec.json.decode(_completed(text[start:]))
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            _, end = _DECODER.raw_decode(text, start)
+            return msgspec.json.decode(text[start:end])
+        except (ValueError, RecursionError):
             continue
     raise ReplyError("malformed reply")
 
@@ -38,8 +40,8 @@ def read_json(text: str) -> Any:
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
     """Return the prompt's labels that occur in a reply, in the order of the reply and without duplicates.
 
-    Labels are read from the JSON in the reply. If the reply contains no JSON, labels are read from the words
-    of the reply. If ``may_be_empty`` is true, an empty JSON list is accepted.
+    Labels are read from the JSON in the reply. If the reply contains no complete JSON, labels are read from
+    the words of the reply. If ``may_be_empty`` is true, an empty JSON list is accepted.
 
     Raises :class:`ReplyError` with the reason ``"malformed reply"`` if the reply contains neither JSON nor
     one of ``labels``. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON contains none
@@ -49,7 +51,8 @@ def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = Fals
     try:
         value = read_json(text)
     except ReplyError:
-        named = [known[word] for word in _words(text) if word in known]
+        words = [word.lower() for word in _WORD.findall(text[:_LONGEST])]
+        named = [known[word] for word in words if word in known]
         if named:
             return list(dict.fromkeys(named))
         raise
@@ -95,38 +98,6 @@ def _log_sum(logprobs: list[float]) -> float:
     return largest + math.log(sum(math.exp(logprob - largest) for logprob in logprobs))
 
 
-def _starts(text: str) -> Iterator[int]:
-    """Yield the offsets of the first ``{`` and the first ``[``, smaller offset first."""
-    places = sorted(place for place in (text.find("{"), text.find("[")) if place >= 0)
-    yield from places
-
-
-def _completed(text: str) -> str:
-    """Return the JSON value at the start of a text, cut after the last complete element if necessary."""
-    closers: list[str] = []
-    end = depth = 0  # the end and the nesting depth of the last complete element
-    quoted = escaped = False
-    for position, letter in enumerate(text, start=1):
-        if quoted:
-            if escaped or letter == "\\":
-                escaped = not escaped
-            elif letter == '"':
-                quoted = False
-                end, depth = position, len(closers)
-        elif letter == '"':
-            quoted = True
-        elif letter in "{[":
-            closers.append("}" if letter == "{" else "]")
-        elif letter in "}]":
-            if closers.pop() != letter:
-                break
-            end, depth = position, len(closers)
-            if not closers:
-                break
-    # Close the brackets that were open after the last complete element.
-    return text[:end] + "".join(reversed(closers[:depth]))
-
-
 def _strings(value: Any) -> Iterator[str]:
     """Yield every string and number in a JSON value, in order. The keys of objects are skipped."""
     waiting = [value]
@@ -140,7 +111,3 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.extend(reversed(item))
         elif isinstance(item, dict):
             waiting.extend(reversed(item.values()))
-
-
-def _words(text: str) -> Iterator[str]:
-    return (match.group().lower() for match in _WORD.finditer(text[:_LONGEST]))

@@ -75,25 +75,23 @@ class LLMSession:
         self.prices: PriceTable | None = (
             read_prices(Path(settings.price_table)) if settings.price_table else None
         )
-        self._open = ExitStack()
         self._cassette: Cassette | None = None
         self._cache: DecisionCache | None = None
         self._gateways: dict[tuple[str, str], Gateway] = {}
         self._recorded: dict[str, str] = {}
-        try:
+        with ExitStack() as opened:
             if settings.record or settings.replay:
                 path = Path(settings.record or settings.replay)
-                self._cassette = self._keep(path, readonly=bool(settings.replay))
+                cassette = Cassette(path, readonly=bool(settings.replay), redact=self.redact)
+                self._cassette = opened.enter_context(cassette)
             if cache_path is not None and not settings.replay:
-                # The cache is in WORKSPACE/hybrid/cache. Symbolic links below WORKSPACE must not be followed.
                 if redis_url:
-                    decisions = RedisDecisions(redis_url, redact=self.redact, notify=notify)
-                    self._cache = self._open.enter_context(decisions)
+                    self._cache = RedisDecisions(redis_url, redact=self.redact, notify=notify)
                 else:
-                    self._cache = self._keep(cache_path, root=cache_path.parents[2])
-        except BaseException:
-            self._open.close()
-            raise
+                    # The cache is in WORKSPACE/hybrid/cache. Links below WORKSPACE must not be followed.
+                    self._cache = Cassette(cache_path, redact=self.redact, root=cache_path.parents[2])
+                opened.callback(self._cache.close)
+            self._open = opened.pop_all()
 
     def __enter__(self) -> LLMSession:
         return self
@@ -136,10 +134,6 @@ class LLMSession:
     def close(self) -> None:
         """Close the clients, the cassette and the decision cache."""
         self._open.close()
-
-    def _keep(self, path: Path, *, readonly: bool = False, root: Path | None = None) -> Cassette:
-        cassette = Cassette(path, readonly=readonly, redact=self.redact, root=root)
-        return self._open.enter_context(cassette)
 
     def _replayed(self, model: str) -> Gateway:
         assert self._cassette is not None

@@ -127,26 +127,16 @@ class Guard:
 
     def _check_place(self, headers: Headers) -> None:
         if not self.access.answers_host(headers.getlist("host")):
-            raise Refusal(
-                421,
-                "wrong_host",
-                "the Host header is not an allowed name of this server; allow it with --allowed-host",
-            )
+            message = "the Host header is not an allowed name of this server; allow it with --allowed-host"
+            raise Refusal(421, "wrong_host", message)
         if not self.access.answers_origin(headers.getlist("origin")):
-            raise Refusal(
-                403,
-                "wrong_origin",
-                "pages from this Origin may not send requests; allow it with --allowed-origin",
-            )
+            message = "pages from this Origin may not send requests; allow it with --allowed-origin"
+            raise Refusal(403, "wrong_origin", message)
 
     def _check_token(self, headers: Headers) -> None:
         if not self.access.answers_token(headers.getlist("authorization")):
-            raise Refusal(
-                401,
-                "no_token",
-                "the token is missing or wrong; send it in the header Authorization: Bearer TOKEN",
-                www_authenticate="Bearer",
-            )
+            message = "the token is missing or wrong; send it in the header Authorization: Bearer TOKEN"
+            raise Refusal(401, "no_token", message, www_authenticate="Bearer")
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
         """Read and return the body, or return ``None`` if the client has disconnected."""

@@ -49,9 +49,10 @@ def opened(
     with ExitStack() as stack:
 
         def open_cache(**how: object) -> DecisionCache:
-            if request.param == "sqlite":
-                return stack.enter_context(Cassette(tmp_path / "decisions.sqlite", **how))
-            return stack.enter_context(RedisDecisions(server.url, **how))
+            path = tmp_path / "decisions.sqlite"
+            opened = Cassette(path, **how) if request.param == "sqlite" else RedisDecisions(server.url, **how)
+            stack.callback(opened.close)
+            return opened
 
         yield open_cache
 
