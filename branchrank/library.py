@@ -30,7 +30,7 @@ from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.report.across_runs import DatasetReport, dataset_report, write_gate
+from branchrank.report.across_runs import DatasetReport, dataset_names, write_gate
 from branchrank.report.power_analysis import PowerAnalysis, power_analysis
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import run_and_report
@@ -47,7 +47,6 @@ from branchrank.runs.exchange import (
     score_trec,
 )
 from branchrank.runs.results_table import ResultsTable, comparison_table
-from branchrank.runs.run import RunData
 from branchrank.settings import IndexSettings
 from branchrank.systems.llm_stages import spent_line
 from branchrank.systems.query import read_filters
@@ -292,15 +291,13 @@ def compare_datasets(
     required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
     that can't be read, a run without answerable questions, and two runs with the same questions.
     """
-
-    def loaded(run: str | Path | Run) -> RunData:
-        return run.data if isinstance(run, Run) else Run.load(run).data
-
-    if isinstance(runs, Mapping):
-        given: Mapping[str, RunData] | Sequence[RunData] = {name: loaded(run) for name, run in runs.items()}
-    else:
-        given = [loaded(run) for run in runs]
-    return dataset_report(given, measure=measure, baseline=baseline, delta=delta)
+    given = runs.values() if isinstance(runs, Mapping) else runs
+    loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
+    names = list(runs) if isinstance(runs, Mapping) else dataset_names(loaded)
+    found = results_table.compare_datasets(
+        dict(zip(names, loaded, strict=True)), measure=measure, baseline=baseline, delta=delta
+    )
+    return DatasetReport(comparison=found)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:

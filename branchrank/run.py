@@ -8,11 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from branchrank.errors import UsageError
 from branchrank.measures.verdicts import DELTA, CompareOptions, Comparison
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
+from branchrank.runs.timings import Timing
 from branchrank.runs.warnings import total_failures
 from branchrank.settings import arguments
 
@@ -110,9 +113,10 @@ class Run:
     @cached_property
     def timings(self) -> pd.DataFrame:
         """A table with the columns of ``timings.csv``, and one row per timed query and stage."""
-        from branchrank.runs.tables import timings_sheet
+        import pandas as pd
 
-        return timings_sheet(self.data.timed).frame
+        rows = map(msgspec.structs.astuple, self.data.timed)
+        return pd.DataFrame(rows, columns=list(Timing.__struct_fields__))
 
     def print(self) -> None:
         """Print the summary table and the verdicts, as ``branchrank show`` does."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -33,7 +33,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, output, print_table, say
-from branchrank.runs.results_table import DatasetComparison, compare_datasets
+from branchrank.runs.results_table import DatasetComparison
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import RunGate
 from branchrank.runs.tables import Sheet
@@ -101,24 +101,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         say(console, f"Note: {note}", style="yellow")
 
 
-def dataset_report(
-    runs: Mapping[str, RunData] | Sequence[RunData],
-    *,
-    measure: str = "",
-    baseline: str = "",
-    delta: float | None = None,
-) -> DatasetReport:
-    """Compare runs on several datasets.
-
-    ``runs`` maps dataset names to runs. If ``runs`` is a sequence, the dataset names are derived from the
-    runs. For the other arguments and the errors raised, see
-    :func:`~branchrank.runs.results_table.compare_datasets`.
-    """
-    named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
-    return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
-
-
-def _names(runs: Sequence[RunData]) -> list[str]:
+def dataset_names(runs: Sequence[RunData]) -> list[str]:
     """Return a distinct name for each run, from its experiment, its corpus folder or its directory."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:

@@ -417,13 +417,10 @@ def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
 def _listed(directory: Path) -> ListedRun:
     try:
         run = read_run(directory)
-    except RunError as error:
-        return ListedRun(directory=directory, problem=error.message)
-    try:
         rows = directory / run.rows_file
         stopped = run.status == "running" and not (rows.is_file() and is_under_way(rows))
-    except OSError as error:
-        return ListedRun(directory=directory, problem=str(error))
+    except (RunError, OSError) as error:
+        return ListedRun(directory=directory, problem=getattr(error, "message", str(error)))
     return ListedRun(
         directory=directory,
         status="interrupted" if stopped else run.status,
@@ -475,9 +472,9 @@ def _git(*words: str) -> str:
 
 def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        found = re.search(
+            r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE
+        )
     except OSError:
-        pass
-    return platform.processor()
+        found = None
+    return found[1].strip() if found else platform.processor()

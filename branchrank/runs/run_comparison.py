@@ -280,8 +280,8 @@ def gate_runs(compared: RunComparison, delta: float) -> RunGate:
         pair.candidate.predictor: gate(pair.comparison, delta, identical=pair.same_hits)
         for pair in compared.pairs
     }
-    outcomes = {each.outcome for each in decisions.values()}
-    outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
+    order: tuple[Decision, ...] = ("pass", "undecided", "fail")
+    outcome = max((each.outcome for each in decisions.values()), key=order.index)
     return RunGate(outcome=outcome, decisions=decisions, compared=compared)
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -90,17 +91,14 @@ def _overlap(item: GoldItem, start: int, end: int) -> int:
     return item.span.overlap(Span(source=item.source_file, line_start=start, line_end=end))
 
 
+#: The values of the slice ``size``, in order.
+_SIZES = ("up to 200 lines", "201 to 800 lines", "over 800 lines")
+
+
 def _size(facts: GoldFacts) -> str:
     if facts.document_lines is None:
         return ""
-    for limit, name in ((200, "up to 200 lines"), (800, "201 to 800 lines")):
-        if facts.document_lines <= limit:
-            return name
-    return "over 800 lines"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return _SIZES[bisect_left((200, 800), facts.document_lines)]
 
 
 def _depth(facts: GoldFacts) -> str:
@@ -124,11 +122,12 @@ LABELS = {
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
     """Return a question's value for each slice in ``LABELS``. An unknown value is ""."""
     found = facts or GoldFacts(question_id=question.id)
+    overlap = question.extra.get("overlap")
     return {
         "gold": gold_level(question) if question.gold else "",
         "kind": question.kind,
         "difficulty": question.difficulty,
-        "overlap": _text(question.extra.get("overlap")),
+        "overlap": overlap if isinstance(overlap, str) else "",
         "content": found.content,
         "size": _size(found),
         "depth": _depth(found),
@@ -153,8 +152,7 @@ def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dic
 
 
 def _order(value: tuple[str, list[str]]) -> tuple[int, str]:
-    sizes = ("up to 200 lines", "201 to 800 lines", "over 800 lines")
-    return (sizes.index(value[0]) if value[0] in sizes else 0, value[0])
+    return (_SIZES.index(value[0]) if value[0] in _SIZES else 0, value[0])
 
 
 def questions_where(
@@ -170,7 +168,7 @@ def questions_where(
     values = {question.id: slice_values(question, facts.get(question.id)) for question in questions}
     wanted: dict[str, set[str]] = {}
     for condition in conditions:
-        name, equals, value = condition.partition("=")
+        name, _, value = condition.partition("=")
         if name not in LABELS:
             raise UsageError(
                 f"--where {condition!r}: there is no slice {name!r}",
@@ -184,15 +182,12 @@ def questions_where(
                 f"--where {condition!r}: no question of {place} has a value for {LABELS[name]}",
                 remedy=f"use one of the slices {', '.join(known)}" if known else "remove --where",
             )
-        choice = f"{name} is one of: {', '.join(there)}"
-        if not equals:
-            raise UsageError(f"--where {condition!r}: =VALUE is missing", remedy=f"{name}=VALUE; {choice}")
         if f"{name} {value}" in there:
             value = f"{name} {value}"
         if value not in there:
             raise UsageError(
                 f"--where {condition!r}: no question of {place} has this {LABELS[name]}",
-                remedy=choice,
+                remedy=f"{name}=VALUE; {name} is one of: {', '.join(there)}",
             )
         wanted.setdefault(name, set()).add(value)
     kept = tuple(

@@ -19,7 +19,6 @@ from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.timings import Timing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,12 +31,11 @@ class Sheet(NamedTuple):
     """The columns and lines of a CSV file. Each column holds text, floats or whole numbers.
 
     An empty cell is an empty string in a column of text and ``None`` in a column of floats. Floats are
-    rounded to six significant digits, unless they are ``exact``.
+    rounded to six significant digits.
     """
 
     header: Sequence[str]
     lines: Sequence[Sequence[object]]
-    exact: bool = False
 
     @property
     def csv(self) -> str:
@@ -50,7 +48,7 @@ class Sheet(NamedTuple):
         import pandas as pd
 
         lines = [
-            [float(f"{cell:.6g}") if isinstance(cell, float) and not self.exact else cell for cell in line]
+            [float(f"{cell:.6g}") if isinstance(cell, float) else cell for cell in line]
             for line in self.lines
         ]
         frame = pd.DataFrame(lines, columns=list(self.header))
@@ -185,13 +183,3 @@ def calls_sheet(calls: Sequence[LLMCall]) -> Sheet:
     """Return ``llm_calls.csv``, with one line per LLM call (including its retries)."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return Sheet(header, [[getattr(call, name) for name in header] for call in calls])
-
-
-def timings_sheet(timings: Sequence[Timing]) -> Sheet:
-    """Return ``timings.csv``, with the time in ms of each stage in each timed query."""
-    header = Timing.__struct_fields__
-    lines = [
-        (each.predictor, each.question_id, each.phase, each.stage, float(f"{each.ms:.4f}"))
-        for each in timings
-    ]
-    return Sheet(header, lines, exact=True)

@@ -16,6 +16,9 @@ import csv
 from collections.abc import Iterable, Sequence
 from math import ceil, fsum
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_text
@@ -39,23 +42,18 @@ class Timing(Record, frozen=True, kw_only=True):
 
     predictor: str
     question_id: str
-    phase: str
+    phase: Annotated[str, msgspec.Meta(pattern="^(first|warm)$")]
     stage: str
-    ms: float
+    ms: Annotated[float, msgspec.Meta(ge=0, lt=1e12)]
 
 
 def write_timings(path: Path, timings: Sequence[Timing]) -> None:
     """Write ``timings.csv`` with one row per query and stage."""
-    write_text(path, timings_csv(timings))
-
-
-def timings_csv(timings: Sequence[Timing]) -> str:
-    """Return the text of ``timings.csv``."""
     lines = (
         (timing.predictor, timing.question_id, timing.phase, timing.stage, f"{timing.ms:.4f}")
         for timing in timings
     )
-    return table_csv(Timing.__struct_fields__, lines)
+    write_text(path, table_csv(Timing.__struct_fields__, lines))
 
 
 def read_timings(path: Path) -> list[Timing]:
@@ -64,24 +62,13 @@ def read_timings(path: Path) -> list[Timing]:
         return []
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            return [_timing(row) for row in csv.DictReader(stream)]
-    except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
+            rows = [
+                {name: text_of(row[name]) for name in Timing.__struct_fields__}
+                for row in csv.DictReader(stream)
+            ]
+        return msgspec.convert(rows, list[Timing], strict=False)
+    except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise RunError(f"{path} is damaged: {error}", remedy="run the latency pass again") from None
-
-
-def _timing(row: dict[str, str]) -> Timing:
-    milliseconds = float(row["ms"])
-    if not 0 <= milliseconds < 1e12:
-        raise ValueError(f"{row['ms']} is not a time in milliseconds")
-    if row["phase"] not in (FIRST, WARM):
-        raise ValueError(f"the phase is {row['phase']!r}, but must be {FIRST!r} or {WARM!r}")
-    return Timing(
-        predictor=text_of(row["predictor"]),
-        question_id=text_of(row["question_id"]),
-        phase=row["phase"],
-        stage=text_of(row["stage"]),
-        ms=milliseconds,
-    )
 
 
 class Percentile(Record, frozen=True, kw_only=True):

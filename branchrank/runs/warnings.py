@@ -101,10 +101,9 @@ def lost_branches(
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
         for name, threshold in thresholds.items():
             empty = sum(
-                1
-                for row in answered
-                if not any(name in hit.branches for hit in row.hits)
+                all(name not in hit.branches for hit in row.hits)
                 and not any(stage.stage == name and stage.keys for stage in row.trace)
+                for row in answered
             )
             if 2 * empty > len(answered):
                 found.append(
@@ -122,8 +121,7 @@ def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> lis
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
         fallen = [row for row in answered if row.fallbacks]
         if 2 * len(fallen) > len(answered):
-            reasons = Counter(reason for row in fallen for reason in row.fallbacks)
-            reason = min(reasons, key=lambda name: (-reasons[name], name))
+            reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             found.append(
                 f"{predictor.name}: a fallback replaced the LLM in {len(fallen)} of {len(answered)} "
                 f"answers, most often by {reason!r}; the rates say little about {predictor.llm}"

@@ -39,9 +39,8 @@ def interval(found: Estimate | None, measure: str) -> str:
         return NOTHING
     if found.low is None or found.high is None:
         return f"{score(found.value, measure)} ({FEW_PAGES})"
-    if is_share(measure):
-        return f"{percent(found.value)} ({100 * found.low:.1f}–{100 * found.high:.1f})"
-    return f"{number(found.value, 3)} ({found.low:.3f}–{found.high:.3f})"
+    low, high = (score(bound, measure).removesuffix("%") for bound in (found.low, found.high))
+    return f"{score(found.value, measure)} ({low}–{high})"
 
 
 def gap(value: float, measure: str) -> str:
