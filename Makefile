@@ -75,7 +75,7 @@ mutants: setup
 # Fuzzes files, queries and requests for SECONDS seconds per target. Failing inputs are saved in build/fuzz.
 SECONDS ?= 60
 fuzz: setup
-	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS)
+	BRANCHRANK_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest -m full -q tests/fuzz
 
 # Tests whole documentation sets: ../shared/corpora, Django's docs, and the folders in BRANCHRANK_TEST_CORPORA.
 test-corpora: setup

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import invoke
-from support.front_doors import Command, Http, Library, Mcp, Tui
+from support.front_doors import Library, Mcp
 
 from branchrank.systems.builtin import BUILTIN
 
@@ -45,17 +45,8 @@ def library(project: Path, resources: ExitStack) -> Library:
 
 
 @pytest.mark.parametrize("predictor", BUILTIN)
-def test_every_predictor(project: Path, library: Library, resources: ExitStack, predictor: str) -> None:
-    expected = [hit.source for hit in library().search(QUESTION, predictor, FIRST)]
-    assert PAGE in expected
-    hits = Command(project).hits("retrieve", "--predictor", predictor, QUESTION)
-    assert [hit["source"] for hit in hits] == expected
-    if predictor not in ("bm25", "dense"):  # not in the family that is served
-        served = Http(library, resources)(QUESTION, predictor)["hits"]
-        assert [hit["source"] for hit in served] == expected
-        mcp = Mcp(library, resources)
-        found = mcp("predictor_search", query=QUESTION, predictor=predictor, limit=FIRST)
-        assert found.paths == expected
+def test_every_predictor(library: Library, predictor: str) -> None:
+    assert PAGE in [hit.source for hit in library().search(QUESTION, predictor, FIRST)]
 
 
 def test_every_tool(library: Library, resources: ExitStack) -> None:
@@ -68,12 +59,3 @@ def test_every_tool(library: Library, resources: ExitStack) -> None:
     ):
         assert PAGE in mcp(tool, **asked, limit=FIRST).paths, (tool, asked)
     assert mcp("grep_search", query=PATTERN).paths[0] == PAGE
-
-
-def test_the_terminal_ui_and_document_search(project: Path, library: Library, resources: ExitStack) -> None:
-    tui = Tui(library, resources)
-    for mode in ("vector", "hybrid", "predictor-local", "predictor-hybrid"):
-        found = [each.hit.source for each in tui.search(mode, QUESTION, "")]
-        assert PAGE in found[:FIRST], mode
-    assert PAGE in [hit["source"] for hit in Command(project).hits("search", QUESTION)][:FIRST]
-    assert PAGE in [hit["source"] for hit in Command(project).hits("hybrid", "--no-llm", QUESTION)]

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections import Counter
 from pathlib import Path
 
 import ir_measures
 import pytest
-import Stemmer
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.commands import invoke
 from support.made_runs import run_of
 
 from branchrank.corpus.ir_collections import entry_source
-from branchrank.corpus.reading import read_entry
 from branchrank.errors import InputError, QuestionError
 from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import beir_questions
@@ -31,9 +25,6 @@ from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
 from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import STOP_WORDS, node_terms
-from branchrank.stores.bm25 import Bm25Index
-from branchrank.tree.build import build_nodes
 
 ENTRIES = [
     {"_id": "d1", "title": "Tea", "text": "green tea"},
@@ -198,52 +189,6 @@ def test_missing_gold_that_is_not_declared_is_an_error(odd: Path) -> None:
         result = invoke("questions", command, *words)
         assert result.exit_code == 3
         assert "the corpus has no file 'absent.beir'" in result.output
-
-
-WORDS = ["tea", "teas", "the", "kettle", "boiling", "boiled", "is", "green", "don't", "x86", "HTTP"]
-TEXTS = st.lists(st.sampled_from(WORDS), min_size=0, max_size=12).map(" ".join)
-
-
-def reference_scores(texts: list[str], query: str, k1: float, b: float) -> list[float]:
-    """BM25 as Lucene computes it (Kamphuis et al., ECIR 2020), word for word from the formula."""
-    stem = Stemmer.Stemmer("english").stemWord
-
-    def tokens(text: str) -> list[str]:
-        words = re.findall(r"[\w']+", text.lower())
-        return [stem(word) for word in words if word not in STOP_WORDS["english"]]
-
-    documents = [tokens(text) for text in texts]
-    mean = sum(map(len, documents)) / len(documents)
-    scores = []
-    for document in documents:
-        counts = Counter(document)
-        total = 0.0
-        for term in tokens(query):
-            df = sum(term in other for other in documents)
-            idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
-            if counts[term]:
-                total += idf * counts[term] / (counts[term] + k1 * (1 - b + b * len(document) / mean))
-        scores.append(total)
-    return scores
-
-
-@settings(derandomize=True, max_examples=60, deadline=None)
-@given(
-    entries=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8),
-    query=TEXTS,
-    k1=st.sampled_from([0.9, 1.2, 0.0]),
-    b=st.sampled_from([0.4, 0.75, 0.0]),
-)
-def test_bm25_scores_match_a_reference_implementation(entries, query, k1, b) -> None:
-    documents = [
-        read_entry(entry_source(f"tea-{number}"), f"{title}\n{text}\n".encode())
-        for number, (title, text) in enumerate(entries)
-    ]
-    nodes = [node for node in build_nodes(documents, "c")[0] if node.kind == "file"]
-    chosen = Bm25Settings(stop_words="english", split_identifiers=False, k1=k1, b=b)
-    index = Bm25Index.build([node.id for node in nodes], [node_terms(node) for node in nodes], chosen)
-    expected = reference_scores([f"{title} {text}" for title, text in entries], query, k1, b)
-    assert index.scores(query).tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_questions_have_the_relevant_documents_as_gold(project: Path) -> None:

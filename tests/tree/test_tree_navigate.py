@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.corpus.reading import read_document
-from branchrank.errors import ArtifactError, StorageError
+from branchrank.errors import ArtifactError
 from branchrank.io.files import write_jsonl
 from branchrank.records import Node, Span
 from branchrank.tree.build import build_nodes
@@ -199,17 +198,3 @@ def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "nodes.jsonl").write_bytes(b"\n")
     with pytest.raises(ArtifactError, match="contains no nodes"):
         load_nodes(tmp_path / "nodes.jsonl")
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "nodes.jsonl"
-    write_jsonl(path, sample_nodes())
-    before = path.read_bytes()
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(StorageError, match="No space left"):
-        write_jsonl(path, sample_nodes()[:1])
-    assert path.read_bytes() == before

@@ -17,7 +17,7 @@ from branchrank.files.read_file import FileReader
 from branchrank.io.printable import safe, safe_line
 from branchrank.io.table import csv_cell, table_csv, text_of
 from branchrank.measures.measures import parse_measure
-from branchrank.questions.anchoring import read_lines
+from branchrank.questions.anchoring import typed_span
 from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored
 from branchrank.spec import Fuse
@@ -147,8 +147,8 @@ def measure(content: bytes) -> None:
 
 def lines(content: bytes) -> None:
     """Line numbers."""
-    first, last = read_lines(text_of_bytes(content))
-    require(1 <= first <= last, f"{first}-{last}")
+    span = typed_span("page.md", text_of_bytes(content))
+    require(1 <= span.line_start <= span.line_end, str(span))
 
 
 def fused(content: bytes) -> None:
