@@ -25,6 +25,7 @@ terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import re
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ class BranchRankError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error as its attributes, because the subclasses have different constructors."""
-        return _unpickled, (type(self), self.args, self.__dict__)
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remedy}" if self.remedy else self.message
@@ -138,15 +139,6 @@ class WorkerError(BranchRankError):
     """Error for an unreachable Ray cluster, or for workers that exit repeatedly or can't be started."""
 
     exit_code = 11
-
-
-def _unpickled(
-    kind: type[BranchRankError], arguments: tuple[object, ...], attributes: dict[str, object]
-) -> BranchRankError:
-    """Restore a pickled error without calling its constructor."""
-    error = kind.__new__(kind, *arguments)
-    error.__dict__.update(attributes)
-    return error
 
 
 def _requirements(package: str, extra: str) -> str:

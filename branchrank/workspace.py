@@ -32,7 +32,7 @@ from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_systems import Mode, document_search
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages, open_llm
-from branchrank.systems.memo import RecentMemo
+from branchrank.systems.memo import Memo
 from branchrank.systems.query import Query, read_filters
 from branchrank.systems.workspace_tree import WorkspaceTree
 
@@ -103,12 +103,11 @@ class Workspace:
         self._progress = progress
         self._resources = ExitStack()
         self._lock = RLock()
-        self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
-        self._systems: dict[str, System] = {}
         # Don't use ``cached_property``, because its locks (one per property in Python 3.11) can deadlock.
         self._index: Index | None = None
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
+        self._llm: LLMStages | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +122,7 @@ class Workspace:
         """
         with self._lock:
             self._resources.close()
-            self._gateways.clear()
-            self._index = self._engine = self._tools = None
+            self._index = self._engine = self._tools = self._llm = None
 
     @classmethod
     def open(
@@ -357,9 +355,8 @@ class Workspace:
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
-        path = self._folder.questions_path
-        if questions is not None:
-            path = arguments.path("questions", questions)
+        given = questions is not None
+        path = arguments.path("questions", questions) if given else self._folder.questions_path
         asked = [
             question.question
             for question in load_questions(path, remedy=GIVE_QUESTIONS)
@@ -427,7 +424,7 @@ class Workspace:
                     index,
                     self._folder.corpus_root,
                     self.settings,
-                    memo=RecentMemo(),
+                    memo=Memo(most=128),
                     cache=cache,
                     open_token_cache=self._folder.open_token_cache,
                     llm_stages=LLMStages(self._gateway, seed=seed),
@@ -510,7 +507,6 @@ class Workspace:
         k = arguments.count("k", k)
         chosen = self.system(system)
         conditions = read_filters(filters)
-        self._asked(chosen)
         return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
 
     def search_documents(
@@ -543,7 +539,6 @@ class Workspace:
         Raises :class:`~branchrank.errors.LLMError` if the endpoint does not answer or rejects the key.
         """
         chosen = self.system(system)
-        self._asked(chosen)
         if chosen.asks_llm:
             self._gateway(chosen.llm)
 
@@ -566,16 +561,10 @@ class Workspace:
                 self._tools = SearchTools(self.engine)
             return self._tools
 
-    def _asked(self, system: System) -> None:
-        if system.asks_llm:
-            self._systems[system.name] = system
-
     def _gateway(self, endpoint: Endpoint) -> Gateway:
         """Return the LLM gateway for an endpoint, opened on first use."""
         with self._lock:
-            if endpoint not in self._gateways:
-                asking = [system for system in self._systems.values() if system.llm == endpoint]
-                stages = self._resources.enter_context(open_llm(self._folder, asking))
-                assert stages.gateway_of is not None
-                self._gateways[endpoint] = stages.gateway_of
-            return self._gateways[endpoint](endpoint)
+            if self._llm is None:
+                self._llm = self._resources.enter_context(open_llm(self._folder, [endpoint]))
+            assert self._llm.gateway_of is not None
+            return self._llm.gateway_of(endpoint)

@@ -120,7 +120,8 @@ def open_plan(
     with ExitStack() as opened:
         meter = LLMMeter(status)
         folder = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
-        stages = opened.enter_context(open_llm(folder, plan.systems, meter=meter))
+        asked = [system.llm for system in plan.systems if system.asks_llm]
+        stages = opened.enter_context(open_llm(folder, asked, meter=meter))
         indexes: dict[str, Index] = {}
         engines: dict[str, tuple[Engine, Engine]] = {}
         for name in dict.fromkeys(each.index for each in plan.planned):

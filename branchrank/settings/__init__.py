@@ -270,8 +270,15 @@ def resolve(
         )
         values: dict[str, Any] = {}
         for setting in settings:
-            value, origin = _layered(setting, table, toml_name, environment, flags)
-            origins[f"{part.section}.{setting.name}"] = origin
+            key, variable = f"{part.section}.{setting.name}", setting.variable
+            layers = (
+                (flags, key, f"flag {setting.flag}"),
+                (environment, variable, f"environment {variable}"),
+                (table, setting.name, toml_name),
+                ({setting.name: setting.default}, setting.name, DEFAULT),
+            )
+            value, origin = next((layer[name], origin) for layer, name, origin in layers if name in layer)
+            origins[key] = origin
             try:
                 values[setting.name] = checked(part, setting, value)
             except ValueError:
@@ -290,24 +297,6 @@ def resolve(
 def _unknown_name(name: str, names: Sequence[str]) -> str:
     near = suggestion(name, names)
     return f"there is no setting {name!r}" + (f"; {near}" if near else "")
-
-
-def _layered(
-    setting: Setting,
-    table: Mapping[str, Any],
-    toml_name: str,
-    environment: Mapping[str, str],
-    flags: Mapping[str, Any],
-) -> tuple[Any, str]:
-    """Return the setting's value in the highest layer that sets it, and the name of that layer."""
-    key = f"{setting.section}.{setting.name}"
-    if key in flags:
-        return flags[key], f"flag {setting.flag}"
-    if setting.variable in environment:
-        return environment[setting.variable], f"environment {setting.variable}"
-    if setting.name in table:
-        return table[setting.name], toml_name
-    return setting.default, DEFAULT
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:

@@ -65,12 +65,19 @@ def value_at(system: System, address: str) -> Any:
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """Return the type (without ``None``) and the range and description of the field at ``address``."""
+    """Return the type (without ``None``) and the range and description of the field at ``address``.
+
+    "The branch" in the description of a branch's field is replaced by the branch's name.
+    """
     owner, name = _owner(system, address)
     record: Any = type(owner)
     bare, metas = split_hint(get_type_hints(record, include_extras=True)[name])
     ranged = {key: getattr(meta, key) for meta in metas for key in ("ge", "gt", "le", "lt", "extra")}
-    return bare, Meta(description=field_texts(record).get(name, ""), **ranged)
+    text = field_texts(record).get(name, "")
+    slot, _, rest = address.partition(".")
+    if slot == "branches":
+        text = text.replace("the branch", f"the {rest.split('.')[0]} branch")
+    return bare, Meta(description=text, **ranged)
 
 
 def split_hint(hint: Any) -> tuple[Any, list[Meta]]:

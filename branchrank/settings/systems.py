@@ -96,7 +96,8 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
     def complete(part: type[S]) -> type[S]:
         fields = [
-            (name, _hint(system, address), value_at(system, address)) for name, address in aliases.items()
+            (name, Annotated[hint_at(system, address)], value_at(system, address))
+            for name, address in aliases.items()
         ]
         made = msgspec.defstruct(
             part.__name__,
@@ -110,16 +111,6 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
         return cast("type[S]", made)
 
     return complete
-
-
-def _hint(system: System, address: str) -> Any:
-    """Return a field's annotation, with "the branch" in its description replaced by the branch's name."""
-    bare, meta = hint_at(system, address)
-    slot, _, rest = address.partition(".")
-    named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
-    text = (meta.description or "").replace("the branch", named or "the branch")
-    ranged = {name: getattr(meta, name) for name in ("ge", "gt", "le", "lt", "extra")}
-    return Annotated[bare, Meta(description=text, **ranged)]
 
 
 @alias_fields(

@@ -38,10 +38,9 @@ def pageindex(settings: Resolved) -> System:
     With ``no_llm`` set, or without an LLM endpoint, the search and the ranking use lexical scores. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
-    part = settings.part(PageindexSettings)
-    changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
-    system = _laid(settings, PageindexSettings, changes)
-    return _with_llm_as_asked(system, part)
+    only_final = settings.part(PageindexSettings).llm_final_only
+    changes = {"branches.tree.tree.steps_by": "lexical"} if only_final else None
+    return _with_llm_as_asked(settings, PageindexSettings, changes)
 
 
 def hybrid(settings: Resolved) -> System:
@@ -53,7 +52,7 @@ def hybrid(settings: Resolved) -> System:
     With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
-    return _with_llm_as_asked(_laid(settings, HybridSettings), settings.part(HybridSettings))
+    return _with_llm_as_asked(settings, HybridSettings)
 
 
 def grep(settings: Resolved) -> System:
@@ -100,8 +99,7 @@ def late_interaction(settings: Resolved) -> System:
     With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
-    part = settings.part(LateInteractionSettings)
-    return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
+    return _with_llm_as_asked(settings, LateInteractionSettings)
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
@@ -118,8 +116,11 @@ def _hits(settings: Resolved) -> dict[str, Any]:
     return {"returns": part.returns, **lines}
 
 
-def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
-    """Return the system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set."""
+def _with_llm_as_asked(
+    settings: Resolved, record: type[SystemSettings], changes: dict[str, Any] | None = None
+) -> System:
+    """Return the section's system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set."""
+    system, part = _laid(settings, record, changes), settings.part(record)
     if part.base_url and not part.no_llm:
         return system
     if part.model and system.asks_llm and not part.no_llm:
@@ -128,17 +129,12 @@ def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
             f"[{part.section}] model is {part.model!r}, but no LLM endpoint is set",
             remedy=f"set an endpoint with {flag}-base-url, or run without an LLM: {flag}-no-llm",
         )
-    return _without_llm(system)
-
-
-def _without_llm(system: System) -> System:
-    """Return the system without the stages that call an LLM."""
-    changes: dict[str, Any] = {}
+    without: dict[str, Any] = {}
     if any(branch.tree is not None for branch in system.branches):
-        changes = {"branches.tree.tree.steps_by": "lexical", "branches.tree.tree.final_by": "lexical"}
+        without = {"branches.tree.tree.steps_by": "lexical", "branches.tree.tree.final_by": "lexical"}
     if system.rerank.method in ("llm", "pointwise"):
-        changes["rerank.method"] = "none"
-    return with_values(system, changes)
+        without["rerank.method"] = "none"
+    return with_values(system, without)
 
 
 #: The baselines ``bm25`` and ``dense`` are one branch alone. ``local`` fuses both over chunks with RRF.

@@ -22,13 +22,6 @@ def timed_together(system: System) -> bool:
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
 
-def depth_of(branch: Branch, k: int) -> int | None:
-    """Return a branch's maximum list length for ``k`` hits, or ``None`` if ``top_n`` is not used."""
-    if branch_kind(branch.kind).own_depth:
-        return None
-    return depth(branch, k)
-
-
 def depth(branch: Branch, k: int) -> int:
     """Return the number of entries that are requested from a branch for ``k`` hits."""
     return 2 * k if branch.doubled else branch.top_n
@@ -48,9 +41,10 @@ def most_hits(system: System, k: int) -> int | None:
     """
     if orders_passages(system):
         return None
-    depths = [None if branch.expand is not None else depth_of(branch, k) for branch in system.searched]
-    whole = None if None in depths else sum(each or 0 for each in depths)
-    return min((each for each in (whole, system.fuse.cap or None) if each is not None), default=None)
+    limits = [system.fuse.cap] if system.fuse.cap else []
+    if all(each.expand is None and not branch_kind(each.kind).own_depth for each in system.searched):
+        limits.append(sum(depth(branch, k) for branch in system.searched))
+    return min(limits, default=None)
 
 
 def shared_branches(system: System) -> frozenset[str]:

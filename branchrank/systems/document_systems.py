@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from branchrank.errors import UsageError
 from branchrank.settings import EmbeddingSettings, IndexSettings, Resolved
-from branchrank.spec import Branch, Group, System
+from branchrank.spec import Group, System
 from branchrank.systems.builtin import sqlite
 
 Mode = Literal["keyword", "semantic", "hybrid"]
@@ -74,7 +74,7 @@ def document_system(system: System, depth: int = DEPTH) -> System:
     The candidate cap of a system that reranks is not changed, because the cost of reranking depends on the
     number of candidates.
     """
-    branches = tuple(_deep(branch, depth) for branch in system.branches)
+    branches = tuple(replace(branch, top_n=max(branch.top_n, depth)) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":
         node = replace(branches[0], unit="node")
         return replace(system, branches=(node,), returns="section")
@@ -86,7 +86,3 @@ def document_system(system: System, depth: int = DEPTH) -> System:
         return deep
     passages = replace(system.passages, lines=0)
     return replace(deep, group=Group(by="document", members=1), passages=passages)
-
-
-def _deep(branch: Branch, depth: int) -> Branch:
-    return replace(branch, top_n=max(branch.top_n, depth))

@@ -92,9 +92,9 @@ def spent_line(calls: Iterable[LLMCall]) -> str:
 
 @contextmanager
 def open_llm(
-    folder: WorkspaceFolder, systems: Sequence[System], *, meter: LLMMeter | None = None
+    folder: WorkspaceFolder, endpoints: Sequence[Endpoint], *, meter: LLMMeter | None = None
 ) -> Iterator[LLMStages]:
-    """Check every LLM endpoint of ``systems``, then open the LLM stages.
+    """Check every endpoint, then open the LLM stages. Without endpoints, systems can't use an LLM.
 
     LLM calls are cached in the workspace, or in Redis if the settings have a Redis URL. Raises
     :class:`~branchrank.errors.UsageError` if an endpoint is missing. Raises
@@ -103,8 +103,7 @@ def open_llm(
     """
     settings = folder.settings
     seed = settings.part(BenchmarkSettings).sample_seed
-    asking = [system for system in systems if system.asks_llm]
-    if not asking:
+    if not endpoints:
         yield LLMStages(seed=seed)
         return
     from branchrank.llm.session import LLMSession
@@ -126,8 +125,8 @@ def open_llm(
         def gateway_of(endpoint: Endpoint) -> Gateway:
             return session.gateway(endpoint.base_url, endpoint.model, explicit=endpoint.base_url in typed)
 
-        for system in asking:
-            gateway_of(system.llm)
+        for endpoint in endpoints:
+            gateway_of(endpoint)
         yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures)
 
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -29,16 +30,17 @@ _SAMPLED = 8
 
 
 class Memo:
-    """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
+    """Stores the ``most`` most recently used stage results, up to ``limit_bytes`` bytes.
 
     The first element of a key is the kind of result, such as ``"embed"``. ``computed`` counts the computed
     results of each kind, and ``reused`` counts the reused results.
     """
 
-    def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MEMO_BYTES, most: float = math.inf) -> None:
         #: The values with their sizes in bytes, the least recently used value first.
         self._kept: dict[tuple[Hashable, ...], tuple[Any, int]] = {}
         self._limit = limit_bytes
+        self._most = most
         self._bytes = 0
         self._lock = Lock()
         self.computed: Counter[str] = Counter()
@@ -80,7 +82,7 @@ class Memo:
 
     def _is_full(self) -> bool:
         """Return whether to drop the least recently used result. The last remaining result is kept."""
-        return self._bytes > self._limit and len(self._kept) > 1
+        return len(self._kept) > self._most or (self._bytes > self._limit and len(self._kept) > 1)
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
         _, size = self._kept.pop(key, (None, 0))
@@ -98,17 +100,6 @@ class QueryMemo(Memo):
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
         """Return 0, because estimating the size would take a fifth of a query's time."""
         return 0
-
-
-class RecentMemo(Memo):
-    """Stores the ``limit`` most recently used results, for a long-running process."""
-
-    def __init__(self, limit: int = 128) -> None:
-        super().__init__()
-        self._most = limit
-
-    def _is_full(self) -> bool:
-        return len(self._kept) > self._most or super()._is_full()
 
 
 def held_bytes(value: Any) -> int:

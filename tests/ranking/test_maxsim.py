@@ -37,16 +37,6 @@ def by_definition(query: Rows, document: Rows) -> float:
     return math.fsum(best) / len(best)
 
 
-def test_a_value_computed_by_hand() -> None:
-    query = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    near = np.array(
-        [[0.6, 0.8], [-1, 0]], dtype=np.float32
-    )  # best: .6 for the first token, .8 for the second
-    far = np.array([[-1, 0]], dtype=np.float32)  # best: -1 and 0
-    found = maxsim(quantize(query, "fp16"), [quantize(near, "fp16"), quantize(far, "fp16")])
-    assert found == pytest.approx([0.7, -0.5], abs=1e-3)
-
-
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
@@ -144,13 +134,3 @@ def test_scored_candidates_stay_above_the_others(
     if second and weight:
         lowest = min(tops[key] for key in second)
         assert all(tops[entry.key] <= lowest + 1e-12 for entry in ranking[len(second) :])
-
-
-def test_two_scores_are_added_with_their_weight() -> None:
-    ranking = [Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.85)]
-    result = add_scores(ranking, {"a": 0.1, "b": 0.4}, 0.5)
-    assert list(result) == [
-        Scored("b", pytest.approx(1.1)),
-        Scored("a", pytest.approx(1.05)),
-        Scored("c", pytest.approx(0.9)),
-    ]

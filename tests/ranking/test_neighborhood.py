@@ -93,23 +93,3 @@ def test_the_array_implementation_matches_the_definition(tree, data, depth, sibl
     seeds = data.draw(st.dictionaries(st.sampled_from(identifiers), levels))
     found = expand(ranked(seeds), tree, depth=depth, siblings=siblings, file_roots=file_roots)
     assert found == walked(seeds, tree, depth, siblings, file_roots)
-
-
-def test_of_two_siblings_at_the_same_distance_the_following_one_comes_first() -> None:
-    names = ("a.md#one", "a.md#two", "a.md#three")
-    span = {"source": "a.md", "line_start": 1, "line_end": 3, "own_line_end": 1}
-    tree = Tree(
-        [
-            Node(id="/", parent_id=None, children=("a.md",), depth=0, kind="root", title="docs"),
-            Node(id="a.md", parent_id="/", children=names, depth=1, kind="file", title="a", **span),
-            *(
-                Node(id=name, parent_id="a.md", children=(), depth=2, kind="section", title=name, **span)
-                for name in names
-            ),
-        ]
-    )
-    reached = {
-        each.key for each in expand([Scored("a.md#two", 1.0)], tree, depth=1, siblings=1, file_roots=0)
-    }
-    assert "a.md#three" in reached
-    assert "a.md#one" not in reached

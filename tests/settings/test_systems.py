@@ -15,7 +15,6 @@ from support.commands import invoke
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.errors import UsageError
 from branchrank.settings import ALIASES, SYSTEM_PARTS, Setting, resolve, settings_of
-from branchrank.settings.fields import hint_at, value_at
 from branchrank.spec import (
     Branch,
     Endpoint,
@@ -193,15 +192,6 @@ def test_an_alias_sets_its_address_and_nothing_else(part: Any, setting: Setting,
         after = built(name, ENDPOINTS, flags=by_flags([f"{setting.flag}={value}"]))
     changed = {address: new for address, new in fields(after).items() if fields(before)[address] != new}
     assert changed == {setting.address: value}
-
-
-@pytest.mark.parametrize(("part", "setting"), ALIAS)
-def test_an_alias_has_the_default_and_range_of_its_address(part: Any, setting: Setting) -> None:
-    _, meta = hint_at(part.system, setting.address)
-    assert setting.default == value_at(part.system, setting.address)
-    assert setting.low == (meta.ge if meta.ge is not None else meta.gt)
-    assert setting.high == (meta.le if meta.le is not None else meta.lt)
-    assert setting.description
 
 
 def test_a_setting_has_one_address_in_all_parts() -> None:

@@ -18,7 +18,6 @@ from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
 from branchrank.spec import System
 from branchrank.stores import qdrant as qdrant_store
-from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter, Query
@@ -52,43 +51,6 @@ def opened(world: World, **values: object) -> Engine:
 def qdrant(world: World, **values: object) -> System:
     (system,) = builtin_systems(("qdrant",), settings_with(world, **values))
     return system
-
-
-def listed(found: Retrieval, branch: str) -> dict[str, int]:
-    """Key -> rank in a branch; empty for one that was not run."""
-    keys = [key for stage in found.trace if stage.stage == branch for key in stage.keys]
-    return {key: rank for rank, key in enumerate(keys, start=1)}
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
-def test_the_score_is_the_weighted_rrf(world: World, engine: Engine, weight: float) -> None:
-    for query in QUERIES:
-        found = engine.retrieve(qdrant(world, fusion_weight=weight), query, 6)
-        dense, sparse = listed(found, "qdrant-dense"), listed(found, "qdrant-sparse")
-        assert bool(dense) == (weight > 0)
-        for hit in found.hits:
-            expected = weight / (60 + dense[hit.id]) if hit.id in dense else 0.0
-            expected += (1 - weight) / (60 + sparse[hit.id]) if hit.id in sparse else 0.0
-            assert hit.score == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_each_branch_fetches_twice_as_many(world: World, engine: Engine, k: int) -> None:
-    found = engine.retrieve(qdrant(world), "tea temperature brew", k)
-    assert len(listed(found, "qdrant-dense")) == 2 * k
-    matching = len(listed(engine.retrieve(qdrant(world), "tea temperature brew", 50), "qdrant-sparse"))
-    assert len(listed(found, "qdrant-sparse")) == min(2 * k, matching)
-    assert len(found.hits) == k
-
-
-def test_a_collection_without_sparse_vectors_is_searched_with_a_notice(world: World) -> None:
-    with opened(world, enable_hybrid=False) as engine:
-        for weight in (0.0, 0.5):
-            found = engine.retrieve(qdrant(world, fusion_weight=weight), "tea", 3)
-            assert found.notices == (DENSE_ONLY,)
-        only_dense = engine.retrieve(qdrant(world, enable_hybrid=False), "tea", 3)
-        assert only_dense.notices == ()
-        assert [hit.id for hit in only_dense.hits] == list(listed(only_dense, "qdrant-dense"))[:3]
 
 
 def test_a_server_answers_as_the_embedded_collection(world: World, engine: Engine) -> None:

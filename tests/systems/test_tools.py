@@ -6,16 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.small_index import small_index
-from support.worlds import make_index
 
 from branchrank.bench.predictors import SystemPredictor
 from branchrank.errors import BranchRankError
 from branchrank.files.grep import Grep, GrepResult, Passage, extract_terms
 from branchrank.index.reader import Index
 from branchrank.records import Chunk, Question
-from branchrank.settings import GrepSettings, Resolved
-from branchrank.spec import Branch, Fuse, System
-from branchrank.stores.vectors import squared_distance
+from branchrank.settings import Resolved
 from branchrank.systems.branches.grep import passage_chunks
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
@@ -31,117 +28,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         yield index, root, resolved
 
 
-def tools(opened: Opened, threshold: float = 4.0, **options: object) -> SearchTools:
-    index, root, resolved = opened
-    return SearchTools(Engine(index, root, with_threshold(resolved, threshold)), **options)
-
-
-def with_threshold(resolved: Resolved, threshold: float) -> Resolved:
-    """The settings with a distance threshold that somebody set."""
-    name = "grep.vector_score_threshold"
-    part = GrepSettings(vector_score_threshold=threshold)
-    return msgspec.structs.replace(
-        resolved,
-        parts={**resolved.parts, "grep": part},
-        origins={**resolved.origins, name: "flag"},
-    )
-
-
-def grep_chunks(search: SearchTools, query: str, limit: int, ranking: str = "none") -> list[str]:
-    """The ids of the chunks that the branch ``grep`` finds, best first."""
-    branch = Branch(kind="grep", top_n=limit, options={"ranking": ranking})
-    system = System(name="grep-only", branches=(branch,), fuse=Fuse(method="none"))
-    return [hit.id for hit in search.engine.retrieve(system, query, limit).hits]
-
-
-def test_grep_answers_with_marked_lines_and_real_paths(opened: Opened) -> None:
-    (found,) = tools(opened).grep_search("max_retries").results
-    assert found.hit.source == "http/client.rst"
-    assert found.citation == f"http/client.rst:{found.hit.line_start}-{found.hit.line_end}"
-    (line,) = found.hit.matched
-    assert f"> {line:2} | A request that fails is sent again" in found.marked
-    raw = (opened[1] / "http/client.rst").read_text().split("\n")
-    assert found.hit.text.split("\n") == raw[found.hit.line_start - 1 : found.hit.line_end]
-
-
-def test_the_answer_for_a_reader_cites_each_result(opened: Opened) -> None:
-    answer = tools(opened).hybrid_search("how to clear the cache")
-    for found in answer.results:
-        assert f"[{found.citation}]\n{found.marked}" in answer.text
-    assert "local_file" not in answer.text
-
-
-def test_vector_search_drops_what_is_at_or_past_the_threshold(opened: Opened) -> None:
-    everything = tools(opened).vector_search("clear the cache pool", limit=100)
-    distances = [found.hit.distance for found in everything.results]
-    assert distances == sorted(distances)
-    nearest = opened[0].vectors.search(opened[0].embedder.embed_query("clear the cache pool"), 3)
-    limit = squared_distance(nearest[2].score)
-    kept = tools(opened, threshold=limit).vector_search("clear the cache pool", limit=100)
-    assert [found.hit.distance for found in kept.results] == distances[:2]
-    dropped = len(distances) - 2
-    assert kept.status.notices == (
-        f"{dropped} of {len(distances)} chunks were dropped because their distance is at least {limit:g}",
-    )
-    assert everything.status.notices == ()
-
-
-def test_vector_search_reports_squared_distances(opened: Opened) -> None:
-    index = opened[0]
-    query = index.embedder.embed_query("clear the cache pool")
-    for found in tools(opened).vector_search("clear the cache pool").results:
-        difference = index.vectors.vector(found.hit.id) - query
-        assert found.hit.distance == pytest.approx(float(difference @ difference), abs=1e-5)
-
-
-def test_hybrid_fuses_both_sides_by_rrf(opened: Opened) -> None:
-    answer = tools(opened).hybrid_search("requests are sent again", "max_retries timeout")
-    assert len(answer.results) <= 10
-    for found in answer.results:
-        ranks = [place.rank for place in found.hit.branches.values()]
-        assert found.hit.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks))
-    best = answer.results[0]
-    assert set(best.hit.branches) == {"grep", "dense(chunks)"}
-    assert best.hit.matched
-
-
-def test_if_one_side_is_empty_the_other_keeps_its_order(opened: Opened) -> None:
-    search = tools(opened)
-    alone = search.vector_search("production")
-    both = search.hybrid_search("production", "zzzunknown")
-    assert [found.hit.id for found in both.results] == [found.hit.id for found in alone.results]
-    strict = tools(opened, threshold=1e-9)
-    both = strict.hybrid_search("production", "cache")
-    assert [found.hit.id for found in both.results] == grep_chunks(strict, "cache", 10)
-    assert both.results
-    assert strict.hybrid_search("zzzunknown", "zzzunknown").results == ()
-
-
-@pytest.mark.parametrize("keywords", ["", "   ", "How do I limit max_retries?"])
-def test_missing_keywords_are_taken_from_the_question(opened: Opened, keywords: str) -> None:
-    answer = tools(opened).hybrid_search("How do I limit max_retries?", keywords)
-    assert any("max_retries" in found.hit.text and found.hit.matched for found in answer.results)
-
-
-def test_every_answer_counts_what_was_found(opened: Opened) -> None:
-    search = tools(opened)
-    answers = [search.grep_search("cache"), search.vector_search("cache"), search.hybrid_search("cache")]
-    assert [answer.status.unit for answer in answers] == ["files", "chunks", "chunks"]
-    for answer in answers:
-        assert answer.status.characters == sum(len(found.hit.text) for found in answer.results)
-        assert f"{answer.status.characters} characters" in answer.status.message
-    assert answers[0].status.count == len({found.hit.source for found in answers[0].results})
-    assert answers[2].status.count == len(answers[2].results)
-
-
-def test_grep_counts_every_file_once_whatever_the_limit(tmp_path: Path) -> None:
-    lines = "".join(f"{'needle' if n in (10, 80) else 'hay'} {n}\n" for n in range(1, 101))
-    pages = {f"{number:02}.md": lines for number in range(12)}
-    index, resolved = make_index(tmp_path, pages)
-    with index, Engine(index, tmp_path / "docs", resolved) as engine:
-        answer = SearchTools(engine).grep_search("needle", limit=10)
-    assert len(answer.results) == 10
-    assert (answer.status.count, answer.status.unit) == (12, "files")
+def tools(opened: Opened, **options: object) -> SearchTools:
+    return SearchTools(Engine(*opened), **options)
 
 
 def test_read_file_stays_in_the_corpus(opened: Opened, tmp_path: Path) -> None:
@@ -212,11 +100,3 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
     )
     keys = [entry.key for entry in passage_chunks(result, chunks.__getitem__).ranking]
     assert keys == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
-
-
-def test_a_chunk_of_the_eleventh_passage_reaches_the_fusion(tmp_path: Path) -> None:
-    pages = {f"{n:02}.md": f"# Page {n}\n\n" + "walnut " * n + "\n" for n in range(1, 21)}
-    index, resolved = make_index(tmp_path, pages)
-    with index, Engine(index, tmp_path / "docs", resolved) as engine:
-        found = grep_chunks(SearchTools(engine), "walnut", 40, "bm25")
-        assert len(found) == 15  # of 20 passages, those at or past the 25th percentile
