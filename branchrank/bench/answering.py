@@ -22,7 +22,6 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
 from branchrank.execution import Executor
@@ -84,7 +83,11 @@ class AnsweringTask:
         )
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_opened": None, "_plan": _portable(self._plan)}
+        plan = self._plan  # with relative paths, so that workers on other machines can open the files
+        portable = msgspec.structs.replace(
+            plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
+        )
+        return {**self.__dict__, "_opened": None, "_plan": portable}
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[Wanted]], Iterator[Answered]]]:
@@ -226,10 +229,3 @@ def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
         memo.computed.clear()
         memo.reused.clear()
     return {"computed": dict(computed), "reused": dict(reused)}
-
-
-def _portable(plan: Plan) -> Plan:
-    """Return the plan with paths relative to the working directory, so that workers can open the files."""
-    return msgspec.structs.replace(
-        plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
-    )

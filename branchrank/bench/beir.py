@@ -86,8 +86,10 @@ def beir_plan(
     place = options.data_dir if options.data_dir is not None else Path("data", name)
     _check_place(place, name)
     made = beir_questions(folder, split, remove_query=options.remove_query)
-    for line in _shortened(made.notes):
+    for line in made.notes[:NOTES_SHOWN]:
         notify(f"note: {line}")
+    if (more := len(made.notes) - NOTES_SHOWN) > 0:
+        notify(f"note: and {plural(more, 'more note')} on the judgments")
     is_new = not (place / CONFIG).exists()
     kept = {**(NEW_WORKSPACE if is_new else {}), **options.settings}
     index = {key: value for key, value in kept.items() if not key.startswith("benchmark.")}
@@ -179,12 +181,3 @@ def _check(plan: Plan) -> None:
         if found := problems(system):
             raise UsageError("\n".join(found), remedy="choose another --predictor")
         check_embedder(system, plan.settings.part(IndexSettings).embedder)
-
-
-def _shortened(notes: Sequence[str]) -> list[str]:
-    """Return the first three notes, followed by a line with the number of remaining notes."""
-    more = len(notes) - NOTES_SHOWN
-    return [
-        *notes[:NOTES_SHOWN],
-        *([f"and {plural(more, 'more note')} on the judgments"] if more > 0 else []),
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -135,22 +135,25 @@ def open_plan(
             check_gold(questions, index, plan.questions_file, plan.data_dir)
             if searches_vectors(plan.systems_on(name)):
                 _ = index.vectors  # a damaged collection raises an error before the first question
-            engines[name] = _engines(plan, name, index, stages, notify, opened)
-        filters = read_filters(plan.filters)
-        quality, unmemoized = (
-            tuple(
-                SystemPredictor(each.system, engines[each.index][number], filters)
-                if isinstance(each, PlannedSystem)
-                else each
-                for each in plan.predictors
+            cache = opened.enter_context(closing(folder.open_cache()))
+            corpus = (index, folder.corpus_root, plan.indexes[name])
+            engines[name] = (
+                Engine(
+                    *corpus,
+                    memo=Memo(),
+                    cache=cache,
+                    open_token_cache=folder.open_token_cache,
+                    llm_stages=stages,
+                ),
+                Engine(*corpus, memo=QueryMemo(), llm_stages=stages),  # uncached, for the latency pass
             )
-            for number in (0, 1)
-        )
+            for engine in engines[name]:
+                opened.callback(engine.close)
         yield OpenPlan(
             plan=plan,
             records=plan.records,
-            predictors=quality,
-            unmemoized=unmemoized,
+            predictors=_predictors(plan, {name: engine for name, (engine, _) in engines.items()}),
+            unmemoized=_predictors(plan, {name: engine for name, (_, engine) in engines.items()}),
             corpus=folder.corpus_root if indexes else None,
             indexes=indexes,
             engines={name: engine for name, (engine, _) in engines.items()},
@@ -159,26 +162,15 @@ def open_plan(
         )
 
 
-def _engines(
-    plan: Plan, name: str, index: Index, stages: LLMStages, notify: Notify, opened: ExitStack
-) -> tuple[Engine, Engine]:
-    """Return two engines for an index: one for the quality pass, and an uncached one for the latency pass."""
-    workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
-    cache = opened.enter_context(closing(workspace.open_cache()))
-    root, settings = workspace.corpus_root, plan.indexes[name]
-    quality = Engine(
-        index,
-        root,
-        settings,
-        memo=Memo(),
-        cache=cache,
-        open_token_cache=workspace.open_token_cache,
-        llm_stages=stages,
+def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:
+    """Return the plan's predictors, with systems that run on these engines."""
+    filters = read_filters(plan.filters)
+    return tuple(
+        SystemPredictor(each.system, engines[each.index], filters)
+        if isinstance(each, PlannedSystem)
+        else each
+        for each in plan.predictors
     )
-    latency = Engine(index, root, settings, memo=QueryMemo(), llm_stages=stages)
-    for engine in (quality, latency):
-        opened.callback(engine.close)
-    return quality, latency
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path, data_dir: Path) -> None:

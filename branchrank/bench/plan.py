@@ -127,10 +127,6 @@ class Plan(Record, frozen=True, kw_only=True):
         """The question file."""
         return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
 
-    def problems(self) -> list[str]:
-        """Return every problem that prevents the plan from running, or an empty list if the plan can run."""
-        return [error.message for error in _errors(self)]
-
 
 def check_plan(plan: Plan) -> list[Question]:
     """Check a plan and return its questions. Nothing is built and no server is contacted.

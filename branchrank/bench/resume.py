@@ -84,14 +84,7 @@ def plan_from_run(directory: Path, access: RunAccess = RunAccess()) -> Plan:  # 
     Raises :class:`RunError` for a finished or damaged run, for invalid values, and for a run that is not
     trusted although it uses a class, a host, a model or a file outside the workspace.
     """
-    plan = _RecordedPlan(directory, access).plan(read_unfinished(directory))
-    try:
-        check_plan(plan)
-    except (UsageError, InputError) as error:
-        raise RunError(
-            f"{directory} can't be resumed: {error.message}", remedy=error.remedy or "start a new run"
-        ) from error
-    return plan
+    return _RecordedPlan(directory, access).plan(read_unfinished(directory))[0]
 
 
 @contextmanager
@@ -120,14 +113,7 @@ def open_rerun(
         name: {**run.settings.get(name, {}), **changes.get(name, {})} for name in (*run.settings, *changes)
     }
     again = replace(run, predictors=chosen, settings=tables)
-    plan = _RecordedPlan(directory, access, unused="LLM endpoint").plan(again)
-    try:
-        asked = check_plan(plan)
-    except (UsageError, InputError) as error:
-        raise RunError(
-            f"{directory} can't be run again: {error.message}",
-            remedy=error.remedy or "pass its question file",
-        ) from error
+    plan, asked = _RecordedPlan(directory, access, unused="LLM endpoint").plan(again)
     if questions_digest(asked) != run.questions_digest:
         raise RunError(
             f"{plan.questions_file} does not contain the questions of {directory}",
@@ -170,10 +156,10 @@ class _RecordedPlan:
         #: The recorded value of a setting (without credentials) -> its value in the user's environment.
         self.own: dict[tuple[str, str], str] = {}
 
-    def plan(self, run: RunRecord) -> Plan:
-        """Return the plan without checking it.
+    def plan(self, run: RunRecord) -> tuple[Plan, list[Question]]:
+        """Return the plan and its questions.
 
-        Raises :class:`RunError` for an invalid setting in the run's record, and for a run that is not trusted
+        Raises :class:`RunError` for an invalid value in the run's record, and for a run that is not trusted
         although it uses something outside the workspace.
         """
         settings = self._settings(run)
@@ -189,7 +175,7 @@ class _RecordedPlan:
                 remedy="if you trust this run, add --trust to the command",
             )
         keeps = settings.part(BenchmarkSettings).question_text == "keep"
-        return Plan(
+        plan = Plan(
             data_dir=data_dir,
             settings=settings,
             predictors=tuple(make() for make in makers),
@@ -202,6 +188,13 @@ class _RecordedPlan:
             filters=run.filters,
             command=run.command,
         )
+        try:
+            return plan, check_plan(plan)
+        except (UsageError, InputError) as error:
+            raise RunError(
+                f"{self.directory} can't be resumed or run again: {error.message}",
+                remedy=error.remedy or "start a new run",
+            ) from error
 
     def _settings(self, run: RunRecord) -> Resolved:
         """Return the run's settings. Processes and machines (section ``engine``) are not read from the run.

@@ -214,7 +214,10 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
     """Return at most ``budget`` combinations of values to try, starting with the untuned values."""
     own = _own(system, settings)
-    grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
+    grids = []
+    for name, value in own.items():
+        tried = BM25_VALUES.get(name) or [round(factor * value, 4) for factor in WEIGHTS[name][1]]
+        grids.append((value, *(each for each in tried if each != value)))
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
     drawn = random.Random(f"{seed} {system.name}").sample(  # noqa: S311 - a seeded draw
         others, min(budget - 1, len(others))
@@ -236,12 +239,6 @@ def _own(system: System, settings: Resolved) -> Point:
     return own
 
 
-def _grid(name: str, own: float) -> list[float]:
-    if name in BM25_VALUES:
-        return list(BM25_VALUES[name])
-    return [round(factor * own, 4) for factor in WEIGHTS[name][1]]
-
-
 def _label(system: str, number: int) -> str:
     return f"{system} {number}"
 
@@ -257,18 +254,15 @@ def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str,
         for number, point in enumerate(points[each.system.name]):
             words = {name: point[name] for name in BM25_VALUES if name in point}
             index = f"{each.index} {sorted(words.items())}"
-            indexes[index] = _with_bm25(given.indexes[each.index], words)
+            settings = given.indexes[each.index]
+            tried = msgspec.structs.replace(settings.part(Bm25Settings), **words)
+            indexes[index] = settings.with_parts(tried)
             weights = {WEIGHTS[name][0]: value for name, value in point.items() if name in WEIGHTS}
             system = with_values(each.system, {**weights, "name": _label(each.system.name, number)})
             predictors.append(planned_system(system, index=index))
     part = msgspec.structs.replace(given.settings.part(BenchmarkSettings), baseline="")
     settings = given.settings.with_parts(part)
     return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)
-
-
-def _with_bm25(settings: Resolved, values: Point) -> Resolved:
-    words = msgspec.structs.replace(settings.part(Bm25Settings), **values)
-    return settings.with_parts(words)
 
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:

@@ -94,7 +94,6 @@ def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Pa
         "none.jsonl",
     ):
         assert part in caught.value.message
-        assert any(part in problem for problem in wrong.problems())
     assert not (project / "reports").exists()
 
 
