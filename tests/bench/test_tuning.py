@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.commands import invoke, make_project, write_lines
+from support.commands import invoke, json_lines, make_project, write_lines
 
 from branchrank import library
 from branchrank.bench.resume import RunAccess, plan_from_run
@@ -52,23 +52,21 @@ def tuned(experiment: Path, project: Path, *words: object) -> str:
     return result.stdout
 
 
-def test_tuning_is_deterministic_and_writes_only_when_asked(experiment: Path, project: Path) -> None:
-    before = experiment.read_text()
-    first = tuned(experiment, project)
-    assert tuned(experiment, project) == first
-    assert experiment.read_text() == before
-    assert first.count("6 combinations tried") == 2
-
-
-def test_every_system_gets_the_same_budget_and_starts_from_its_own_values(
+def test_tuning_is_deterministic_and_gives_every_system_the_same_budget(
     experiment: Path, project: Path
 ) -> None:
+    before = experiment.read_text()
+    shown = tuned(experiment, project)
+    assert shown.count("6 combinations tried") == 2
     tuning = library.tune(experiment, questions_of(project), folds=2, budget=6)
+    assert tuning == library.tune(experiment, questions_of(project), folds=2, budget=6)
+    assert experiment.read_text() == before
     local, late = tuning.systems
     assert (local.points, late.points) == (6, 6)
     assert local.own == {"bm25_weight": 1.0, "k1": 0.9, "b": 0.4}
     assert late.own == {"bm25_weight": 1.0, "maxsim_weight": 1.0, "k1": 0.9, "b": 0.4}
     for each in tuning.systems:
+        assert f"{each.gain:+.3f}" in shown
         assert each.interval is None or each.interval.low <= each.gain <= each.interval.high
         assert each.gain == pytest.approx(each.validated - each.before)
 
@@ -76,13 +74,13 @@ def test_every_system_gets_the_same_budget_and_starts_from_its_own_values(
 def test_tuned_systems_are_written_beside_the_originals_with_their_origin(
     experiment: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuning = library.tune(experiment, questions_of(project), folds=2, budget=6)
+    tuning = library.tune(experiment, questions_of(project), folds=2, budget=2)
     changes = {"bm25_weight": 1.5, "k1": 1.2, "b": 0.4}
     toml = (
         '[systems.local-tuned]\nfrom = "local"\norigin = "tuned"\nindex = "local-tuned"\nbm25_weight = 1.5\n'
         "[indexes.local-tuned.bm25]\nk1 = 1.2\nb = 0.4\n"
     )
-    made = tuning.__class__(**{**_fields(tuning), "toml": toml})
+    made = msgspec.structs.replace(tuning, toml=toml)
     for _ in range(2):  # the second replaces the first
         library.write_tuned(experiment, made)
     content = experiment.read_text()
@@ -107,51 +105,29 @@ def test_tuned_systems_are_written_beside_the_originals_with_their_origin(
     assert [each.system for each in again.systems] == ["local", "late-interaction"]
 
 
-def _fields(record: object) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}  # type: ignore[attr-defined]
-
-
-def test_bm25_of_an_index_of_its_own_changes_the_scores(
-    experiment: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with experiment.open("a") as file:
-        file.write(
-            '[systems.words]\nbranches = [{ kind = "bm25", top_n = 5 }]\nfuse.method = "none"\n'
-            '[systems.flat]\nfrom = "words"\nindex = "flat"\n'
-            "[indexes.flat]\nbm25 = { k1 = 0.0, b = 0.0 }\n"
-        )
-    reports = experiment.parent / "reports"
-    monkeypatch.chdir(experiment.parent)
-    assert invoke("run", experiment, "--reports", reports, "--latency-sample", 0, "--quiet").exit_code == 0
-    [path] = reports.glob("*/rows.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    scores = {
-        (row["predictor"], row["question_id"]): [hit["score"] for hit in row["hits"]]
-        for row in rows
-        if row["predictor"] in ("words", "flat")
-    }
-    assert scores["words", "stains"] != scores["flat", "stains"]
-
-
 def test_a_resumed_run_keeps_the_bm25_of_its_index_and_the_origin(
     experiment: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with experiment.open("a") as file:
         file.write(
-            '[systems.flat]\nfrom = "local"\norigin = "tuned"\nindex = "flat"\n'
+            '[systems.words]\nbranches = [{ kind = "bm25", top_n = 5 }]\nfuse.method = "none"\n'
+            '[systems.flat]\nfrom = "words"\norigin = "tuned"\nindex = "flat"\n'
             "[indexes.flat]\nbm25 = { k1 = 0.0, b = 0.0 }\n"
         )
     reports = experiment.parent / "reports"
     monkeypatch.chdir(experiment.parent)
     assert invoke("run", experiment, "--reports", reports, "--latency-sample", 0, "--quiet").exit_code == 0
     [directory] = reports.iterdir()
+    rows = {(row["predictor"], row["question_id"]): row for row in json_lines(directory / "rows.jsonl")}
+    scores = [[hit["score"] for hit in rows[name, "stains"]["hits"]] for name in ("words", "flat")]
+    assert scores[0] != scores[1]
     record = read_run(directory)
     write_run(directory, msgspec.structs.replace(record, status="running"))
     plan = plan_from_run(directory, RunAccess(data_dir=project / "data", questions=questions_of(project)))
     words = plan.indexes["flat"].part(Bm25Settings)
     assert (words.k1, words.b) == (0.0, 0.0)
     assert plan.indexes["default"].part(Bm25Settings).k1 == 0.9
-    assert [each.origin for each in plan.predictors] == ["", "", "tuned"]
+    assert [each.origin for each in plan.predictors] == ["", "", "", "tuned"]
 
 
 def test_no_fold_is_scored_with_values_tuned_on_it() -> None:

@@ -92,20 +92,6 @@ def test_an_index_of_several_processes_is_the_index_of_one(project: Path) -> Non
     assert "jobs" not in written
 
 
-@pytest.mark.full
-def test_the_work_of_a_killed_process_is_done_again(project: Path) -> None:
-    words = ("--predictor", "local", "--predictor", "support.predictors:Killed", "--latency-sample", 0)
-    made = []
-    for name, at, jobs in (("whole", 0, ()), ("once", 3, JOBS)):
-        environment = {
-            "KILLED_COUNTER": str(project / f"{name}.counter"),
-            "KILLED_AT": str(at),
-            "KILLED_BY": "SIGKILL",
-        }
-        made.append(run(project, name, *words, *jobs, **environment))
-    assert_same(made[1], made[0])
-
-
 def slow_run(project: Path, reports: str, *words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
