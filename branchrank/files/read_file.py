@@ -49,20 +49,12 @@ class FileReader:
     ``sources`` are paths relative to ``root``, with ``/`` as separator.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        sources: Collection[str],
-        allowed_paths: Sequence[Path] = (),
-        *,
-        size_limit: int = SIZE_LIMIT,
-    ) -> None:
+    def __init__(self, root: Path, sources: Collection[str], allowed_paths: Sequence[Path] = ()) -> None:
         folders = (root, *allowed_paths)
         self._root = root.resolve()
         self._sources = frozenset(sources)
         self._allowed = frozenset(path.resolve() for path in allowed_paths)
         self._spellings = tuple((Path(os.path.abspath(path)), path.resolve()) for path in folders)
-        self._size_limit = size_limit
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -83,7 +75,7 @@ class FileReader:
                     if not self._is_readable(root, relative):
                         unindexed = True
                         continue
-                    content = stream.read(self._size_limit + 1)
+                    content = stream.read(SIZE_LIMIT + 1)
             except FileNotFoundError:
                 continue
             except IsADirectoryError:
@@ -115,8 +107,8 @@ class FileReader:
         return FileRefused("ACCESS_DENIED", f"{path!r}: {reason}. Allowed folders: {folders}")
 
     def _decoded(self, path: str, content: bytes) -> str:
-        if len(content) > self._size_limit:
-            raise FileRefused("TOO_LARGE", f"{path!r} is larger than {self._size_limit} bytes")
+        if len(content) > SIZE_LIMIT:
+            raise FileRefused("TOO_LARGE", f"{path!r} is larger than {SIZE_LIMIT} bytes")
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError:

@@ -88,34 +88,29 @@ def export_document(
     """Return the PageIndex tree of a document. ``summaries`` maps section ids to summaries."""
     text, _ = decode(content)
     lines = split_lines(text)
-    headed: list[int] = []
-    line_numbers: list[int] = []
-    titles: list[str] = []
-    for index, section in enumerate(document.sections):
-        if heading := next((block for block in section.blocks if block.kind == "heading"), None):
-            number, title = _title_line(heading, lines)
-            headed.append(index)
-            line_numbers.append(number)
-            titles.append(title)
-
+    headed = {
+        index: _title_line(heading, lines)
+        for index, section in enumerate(document.sections)
+        if (heading := next((block for block in section.blocks if block.kind == "heading"), None))
+    }
     children: dict[int | None, list[int]] = {}
-    known = set(headed)
-    for position, index in enumerate(headed):
+    for index in headed:
         parent = document.sections[index].parent
-        while parent is not None and parent not in known:
+        while parent is not None and parent not in headed:
             parent = document.sections[parent].parent
-        children.setdefault(parent, []).append(position)
+        children.setdefault(parent, []).append(index)
+    order = {index: position for position, index in enumerate(headed)}
+    ends = [*(number - 1 for number, _ in list(headed.values())[1:]), len(lines)]
 
-    ends = [*(number - 1 for number in line_numbers[1:]), len(lines)]
-
-    def node(position: int) -> PageIndexNode:
-        below = tuple(node(child) for child in children.get(headed[position], ()))
-        summary = UNSET if summaries is None else summaries.get(document.sections[headed[position]].id, "")
-        own = "\n".join(lines[line_numbers[position] - 1 : ends[position]]).strip()
+    def node(index: int) -> PageIndexNode:
+        below = tuple(map(node, children.get(index, ())))
+        summary = UNSET if summaries is None else summaries.get(document.sections[index].id, "")
+        position, (number, title) = order[index], headed[index]
+        own = "\n".join(lines[number - 1 : ends[position]]).strip()
         return PageIndexNode(
-            title=titles[position],
+            title=title,
             node_id=f"{position:04}",
-            line_num=line_numbers[position],
+            line_num=number,
             summary=UNSET if below else summary,
             prefix_summary=summary if below else UNSET,
             text=own if with_text else UNSET,
@@ -125,7 +120,7 @@ def export_document(
     return PageIndexDocument(
         doc_name=PurePosixPath(document.source).stem,
         line_count=text.count("\n") + 1,
-        structure=tuple(node(position) for position in children.get(None, ())),
+        structure=tuple(map(node, children.get(None, ()))),
     )
 
 

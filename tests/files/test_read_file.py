@@ -27,10 +27,10 @@ def root(tmp_path: Path) -> Path:
     return allowed
 
 
-def read_file(path: str, folders: list[Path], size_limit: int = SIZE_LIMIT) -> str:
+def read_file(path: str, folders: list[Path]) -> str:
     """The text or the error of a file below allowed folders, of which none is indexed."""
     try:
-        return FileReader(folders[0], (), folders, size_limit=size_limit).text(path)
+        return FileReader(folders[0], (), folders).text(path)
     except FileRefused as refusal:
         return str(refusal)
 
@@ -56,7 +56,7 @@ def test_an_allowed_folder_may_be_named_through_a_link(root: Path) -> None:
 
 
 def test_each_refusal_has_its_code(root: Path) -> None:
-    (root / "large.txt").write_text("x" * 101)
+    (root / "large.txt").write_text("x" * (SIZE_LIMIT + 1))
     (root / "binary").write_bytes(b"\xff\xfe")
     (root / "nul.txt").write_bytes(b"a\0b")
     expected = {
@@ -75,7 +75,7 @@ def test_each_refusal_has_its_code(root: Path) -> None:
         "/etc/passwd": "ACCESS_DENIED",
         "guide.rst\0.png": "ACCESS_DENIED",
     }
-    assert {path: code(read_file(path, [root], size_limit=100)) for path in expected} == expected
+    assert {path: code(read_file(path, [root])) for path in expected} == expected
 
 
 def test_a_file_that_starts_like_an_error_is_returned_as_text(root: Path) -> None:
