@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from support.commands import (
 )
 from support.worlds import PAGES, write_pages
 
-from branchrank.index.generations import FAILPOINT, build_lock
+from branchrank.index.generations import build_lock
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
@@ -403,18 +402,6 @@ def test_a_full_disk_ends_a_benchmark_that_is_resumed_later(project: Path, tmp_p
     whole = (stopped / "rows.jsonl").read_bytes()
     assert whole.startswith(kept)
     assert whole.count(b"\n") == 3 * len(QUESTIONS)
-
-
-@pytest.mark.parametrize("point", ["embedded", "published"])
-def test_the_next_command_completes_an_interrupted_build(tmp_path: Path, point: str) -> None:
-    write_pages(tmp_path / "docs")
-    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
-    words = ("-m", "branchrank.cli.main", "retrieve", "--json", "remove stains")
-    killed = program(*words, cwd=tmp_path, environment={FAILPOINT: point})
-    assert killed.returncode == -signal.SIGKILL
-    assert killed.stdout == ""
-    assert found(tmp_path, "remove stains")[0]["source"] == "guide/cleaning.md"
-    checked(tmp_path)
 
 
 def test_two_builds_at_once(tmp_path: Path) -> None:

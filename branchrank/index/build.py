@@ -37,7 +37,7 @@ from branchrank.execution.executors import open_executor
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.documents import MODIFIED, write_documents
 from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance
-from branchrank.index.generations import MANIFEST, build_lock, failpoint
+from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -130,19 +130,15 @@ class _Build:
             with self.timed("read"):
                 contents = read_contents(workspace, self.embedder, executor, self.progress)
             generation = generations.begin()
-            failpoint("begun")
             try:
                 self.write(generation, contents, executor)
             except BaseException:
                 with contextlib.suppress(OSError):
                     generations.remove(generation)
                 raise
-        failpoint("manifest written")
         if workspace.is_default_index:
             workspace.install_links()  # before publishing, so that every published index has its links
-        failpoint("linked")
         generations.publish(generation)
-        failpoint("published")
         generations.sweep(partial(_discard_collection, self.settings.chroma_url))
 
     def write(self, generation: Path, contents: Contents, executor: Executor) -> None:
@@ -150,9 +146,7 @@ class _Build:
         workspace, embedder = self.workspace, self.embedder
         with self.timed("write"):
             write_records(generation, CHUNKS, contents.chunks)
-            failpoint("chunks written")
             write_records(generation, NODES, contents.nodes, tree=True)
-            failpoint("nodes written")
             # To free memory, all following steps read chunks and nodes from the disk.
             contents.chunks.clear()
             contents.nodes.clear()
@@ -161,18 +155,15 @@ class _Build:
             vectors = keep_token_vectors(
                 workspace, embedder, executor, chunks, generation / TOKENS, self.progress
             )
-        failpoint("tokens written")
         with self.timed("embed"):
             known = contents.adopted, vectors
             matrix, embedded = embed_chunks(workspace, embedder, executor, chunks, known, self.progress)
-        failpoint("embedded")
         with self.timed("calibrate"):
             exact = ExactVectors(chunks.ids, matrix)
             distance = measure_distance(workspace, embedder, exact, nodes)
         collection = self.store(generation, contents, exact, nodes)
         digests = {document.source: document.digest for document in contents.corpus.documents}
         write_documents(generation, contents.files, digests)
-        failpoint("documents written")
         with self.timed("digests"):
             manifest = self.manifest(generation, contents, (len(chunks), len(nodes)), distance)
             write_record(generation / MANIFEST, manifest)
@@ -201,7 +192,6 @@ class _Build:
         with self.timed("vectors"):
             save_vectors(generation / VECTORS, exact.matrix)
         self.progress("store", 1, 4)
-        failpoint("vectors written")
         collection, url = "", self.settings.chroma_url
         with self.timed("chroma"):
             if chroma_place(self.settings):
@@ -211,7 +201,6 @@ class _Build:
                 digests = {name: digest_file(generation / name) for name in (CHUNKS, VECTORS)}
                 content = vectors_content(digests)
                 build_collection(url or generation / CHROMA, collection, exact, made_for=content)
-                failpoint("collection built")
         self.progress("store", 2, 4)
         with self.timed("bm25"):
             self.save_bm25(generation, "chunks", exact.ids, contents.chunk_tokens)
@@ -219,7 +208,6 @@ class _Build:
             sections = nodes.ids.take(np.flatnonzero(nodes.has_lines).tolist())
             self.save_bm25(generation, "nodes", sections, contents.node_tokens)
         self.progress("store", 4, 4)
-        failpoint("bm25 written")
         return collection
 
     def save_bm25(self, generation: Path, kind: str, ids: Sequence[str], tokens: TokenCounts) -> None:

@@ -27,7 +27,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
-from branchrank.index.generations import MANIFEST, failpoint
+from branchrank.index.generations import MANIFEST
 from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record
 from branchrank.index.reader import CHUNKS, TOKENS
 from branchrank.index.records_file import RecordsFile
@@ -86,7 +86,6 @@ def embed_chunks(
         computed = executor.map(task, [texts for texts in missing if texts])
         for batch, texts in zip(batches, missing, strict=True):
             embedded += len(batch)
-            failpoint("embedding")
             if len(texts) == len(batch):
                 yield next(computed)
             else:

@@ -21,7 +21,6 @@ import contextlib
 import fcntl
 import os
 import shlex
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,10 +30,6 @@ from branchrank.io.files import fsync_directory, links_beneath, remove_beneath, 
 MANIFEST = "manifest.json"
 BUILD_LOCK = ".build.lock"
 _CURRENT = "current"
-#: Failpoints are named places in the code where a test can kill the process to simulate a power cut.
-#: ``BRANCHRANK_FAILPOINT=published`` kills the process with SIGKILL at the failpoint ``published``, without
-#: flushing files or running exit handlers. Without this environment variable, failpoints do nothing.
-FAILPOINT = "BRANCHRANK_FAILPOINT"
 
 
 @contextlib.contextmanager
@@ -134,7 +129,6 @@ class Generations:
         with storage_errors(generation):
             sync_tree(generation)
             fsync_directory(self.directory)
-            failpoint("flushed")
             replace_link(self.directory / _CURRENT, Path(generation.name))
 
     def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:
@@ -231,9 +225,3 @@ def sync_tree(directory: Path) -> None:
             finally:
                 os.close(descriptor)
         fsync_directory(Path(folder))
-
-
-def failpoint(name: str) -> None:
-    """Kill the process if the environment variable ``BRANCHRANK_FAILPOINT`` has the value ``name``."""
-    if os.environ.get(FAILPOINT) == name:
-        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Run as a program: kill builds at every failpoint and tell, one JSON object a line, what was found after.
+"""Run as a program: kill builds when a file is in place and tell, one JSON object a line, what was found.
 
 Each build runs in a forked process, so that a kill costs milliseconds.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ from support.small_corpus import PAGES, reopened, small_workspace
 
 from branchrank.errors import ArtifactError, BranchRankError
 from branchrank.index.build import build_index
-from branchrank.index.generations import FAILPOINT
 from branchrank.index.reader import Index, open_index
 
 CHANGED = PAGES["index.md"].replace("boils", "heats and boils")
@@ -53,8 +53,15 @@ def answers(index: Index) -> object:
 
 
 def build(folder: Path, point: str = "") -> object:
-    """Build, killed at ``point`` if it is given; the answers and the number of texts embedded."""
-    os.environ[FAILPOINT] = point
+    """Build, killed when the file ``point`` is in place; the answers and the number of texts embedded."""
+    replace = os.replace
+
+    def replaced(source: str, target: str) -> None:
+        replace(source, target)
+        if os.path.basename(target) == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = replaced  # type: ignore[assignment]
     with build_index(reopened(folder)) as index:
         return [answers(index), index.report.embedded]
 
