@@ -22,7 +22,6 @@ from branchrank.stores.chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors import (
     EXACT_UP_TO,
     ExactVectors,
-    VectorStore,
     load_vectors,
     recall_against_exact,
     save_vectors,
@@ -41,7 +40,7 @@ def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vect
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def milliseconds(stores: Sequence[VectorStore], queries: Vectors) -> list[tuple[float, float]]:
+def milliseconds(stores: Sequence[ExactVectors], queries: Vectors) -> list[tuple[float, float]]:
     """Return the median and the 95th percentile of each store's query times, in milliseconds."""
     times: list[list[float]] = [[] for _ in stores]
     for query in [*queries[:20], *queries]:

@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from branchrank.corpus.loading import Corpus
-from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
+from branchrank.corpus.placing import opened_up, passage_of
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, InputError, UsageError, or_else
 from branchrank.io.files import NOT_JSON, copy_folder, open_beneath, read_jsonl
@@ -43,7 +43,6 @@ MOST_LINE_BYTES = 16 << 20
 #: The maximum size of a Chroma database in bytes, and the maximum number of its files.
 MOST_CHROMA_BYTES = 32 << 30
 MOST_CHROMA_FILES = 10_000
-_BATCH = 2000
 
 
 class ChromaRecords(NamedTuple):
@@ -56,29 +55,10 @@ class ChromaRecords(NamedTuple):
     metadatas: list[dict[str, Any]]
 
 
-class FoundChunk(NamedTuple):
-    """A chunk that was read from the other program's folder.
-
-    ``row`` is the row of the chunk's vector in the Chroma collection, or ``None`` if the collection has no
-    vector for the chunk.
-    """
-
-    id: str
-    passage: Passage
-    node_id: str
-    breadcrumb: str
-    row: int | None
-
-
-class Found(NamedTuple):
-    """The chunks in another program's folder, and the records in the folder's Chroma collection, if any."""
-
-    chunks: list[FoundChunk]
-    records: ChromaRecords | None
-
-
-def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
-    """Read the chunks in ``folder`` and their vectors.
+def read_found(
+    folder: Path, collection: str, *, remedy: str
+) -> tuple[dict[str, dict[str, Any]], ChromaRecords | None]:
+    """Return the chunks in ``folder`` by id, as JSON objects, and the folder's Chroma records, if any.
 
     Raises :class:`InputError` with the file and line if a chunk can't be read. Also raises the errors of
     :func:`read_chroma`.
@@ -87,17 +67,23 @@ def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
     if not has_chunks and not has_chroma:
         raise InputError(f"{folder} has neither {CHUNKS} nor {CHROMA}/", remedy=remedy)
     records = read_chroma(folder / CHROMA, collection, remedy=remedy) if has_chroma else None
-    if has_chunks:
-        objects = [fields for _, fields in json_objects(folder, CHUNKS, remedy=remedy)]
+    if has_chunks or records is None:
+        objects = list(json_objects(folder, CHUNKS, remedy=remedy))
     else:
-        assert records is not None
         rows = zip(records.ids, records.documents, records.metadatas, strict=True)
         objects = [{**metadata, "id": key, "text": document} for key, document, metadata in rows]
-    return Found(_chunks(objects, records, folder, remedy), records)
+    found: dict[str, dict[str, Any]] = {}
+    for number, fields in enumerate(objects, start=1):
+        ids = (str(each) for name in ("id", "chunk_id") if isinstance(each := fields.get(name), str | int))
+        key = next(filter(None, ids), f"{(*passage_of(fields).paths, 'chunk')[0]}@{number}")
+        if key in found:
+            raise InputError(f"{folder}: chunk {number}: the id {key!r} occurs twice", remedy=remedy)
+        found[key] = fields
+    return found, records
 
 
-def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """For each line of a JSON Lines file below ``folder``, yield the line number and the object.
+def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[dict[str, Any]]:
+    """Yield the object in each line of a JSON Lines file below ``folder``.
 
     Fields inside ``metadata`` are moved to the top level of the object. Raises :class:`InputError` with the
     line number if a line is not a JSON object or is too long.
@@ -116,33 +102,9 @@ def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int,
                     fields = decoder.decode(line)
                 except NOT_JSON as error:
                     raise InputError(f"{path}:{number}: {error}", remedy=remedy) from None
-                yield number, opened_up(fields)
+                yield opened_up(fields)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
-
-
-def _chunks(
-    objects: Sequence[Mapping[str, Any]], records: ChromaRecords | None, folder: Path, remedy: str
-) -> list[FoundChunk]:
-    row_of = {key: row for row, key in enumerate(records.ids)} if records else {}
-    of_document = {text: row for row, text in enumerate(records.documents)} if records else {}
-    seen: set[str] = set()
-    chunks = []
-    for number, fields in enumerate(objects, start=1):
-        passage = passage_of(fields)
-        key = _identifier(fields) or f"{(*passage.paths, 'chunk')[0]}@{number}"
-        if key in seen:
-            raise InputError(f"{folder}: chunk {number}: the id {key!r} occurs twice", remedy=remedy)
-        seen.add(key)
-        row = row_of.get(key, of_document.get(passage.text))
-        node_id, breadcrumb = string_of(fields, "node_id"), string_of(fields, "breadcrumb")
-        chunks.append(FoundChunk(key, passage, node_id, breadcrumb, row))
-    return chunks
-
-
-def _identifier(fields: Mapping[str, Any]) -> str:
-    given = (fields.get(name) for name in ("id", "chunk_id"))
-    return next((str(value) for value in given if isinstance(value, str | int) and value != ""), "")
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
@@ -167,10 +129,25 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
         try:
             with connected(copy) as client:
                 name = _named(client, collection, folder)
-                return _records(client.get_collection(name, embedding_function=None), folder, remedy)
+                found = client.get_collection(name, embedding_function=None)
+                stored = found.get(include=["embeddings", "documents", "metadatas"])
+                count = found.count()
         except ArtifactError as error:
             message = error.message.replace(str(copy), str(folder))
             raise ArtifactError(message, remedy=remedy) from error
+    if not count or len(set(stored["ids"])) != count:
+        raise ArtifactError(
+            f"the collection {name!r} in {folder} should contain {count} records, "
+            f"but {len(set(stored['ids']))} records can be read",
+            remedy=remedy,
+        )
+    return ChromaRecords(
+        name,
+        stored["ids"],
+        np.asarray(stored["embeddings"], dtype=np.float32),
+        [text or "" for text in stored["documents"]],
+        [dict(each or {}) for each in stored["metadatas"]],
+    )
 
 
 def _named(client: Any, collection: str, folder: Path) -> str:
@@ -188,27 +165,6 @@ def _named(client: Any, collection: str, folder: Path) -> str:
             remedy="choose one with --collection" if names else f"move the folder {folder} away",
         )
     return str(names[0])
-
-
-def _records(collection: Any, folder: Path, remedy: str) -> ChromaRecords:
-    ids: list[str] = []
-    documents: list[str] = []
-    metadatas: list[dict[str, Any]] = []
-    blocks: list[Vectors] = []
-    include = ["embeddings", "documents", "metadatas"]
-    for start in range(0, collection.count(), _BATCH):
-        batch = collection.get(limit=_BATCH, offset=start, include=include)
-        ids += batch["ids"]
-        documents += [text or "" for text in batch["documents"]]
-        metadatas += [dict(each or {}) for each in batch["metadatas"]]
-        blocks.append(np.asarray(batch["embeddings"], dtype=np.float32))
-    if not ids or len(set(ids)) != collection.count():
-        raise ArtifactError(
-            f"the collection {collection.name!r} in {folder} should contain {collection.count()} records, "
-            f"but {len(set(ids))} records can be read",
-            remedy=remedy,
-        )
-    return ChromaRecords(collection.name, ids, np.concatenate(blocks), documents, metadatas)
 
 
 class GivenChunk(Chunk, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from branchrank.index.adopted_files import (
     CHROMA,
     CHUNKS,
     NODES,
-    Found,
+    ChromaRecords,
     GivenChunk,
     given_nodes,
     json_objects,
@@ -108,7 +108,9 @@ def adopt_folder(
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
         f"--embedder {shlex.quote(workspace.index_settings.embedder)}"
     )
-    found = read_found(folder, collection, remedy=remedy)
+    found, records = read_found(folder, collection, remedy=remedy)
+    row_of = {key: row for row, key in enumerate(records.ids)} if records else {}
+    of_document = {text: row for row, text in enumerate(records.documents)} if records else {}
     corpus = load_corpus(corpus_root, workspace.exclude)
     places = Places(Path(corpus.root), (document.source for document in corpus.documents))
     tree, of_tree = _tree(folder, corpus, places, remedy)
@@ -116,35 +118,36 @@ def adopt_folder(
     rows: list[int | None] = []
     left_out: list[str] = []
     by: Counter[str] = Counter()
-    for each in found.chunks:
-        place = places.place(each.passage) if each.passage.text.strip() else "it has no text"
+    for key, fields in found.items():
+        passage = passage_of(fields)
+        place = places.place(passage) if passage.text.strip() else "it has no text"
         if isinstance(place, str):
-            left_out.append(f"{each.id}: {place}")
+            left_out.append(f"{key}: {place}")
             continue
         by[place.by] += 1
-        rows.append(each.row)
+        rows.append(row_of.get(key, of_document.get(passage.text)))
         chunk = GivenChunk(
-            id=each.id,
-            node_id=each.node_id,
-            breadcrumb=each.breadcrumb,
-            text=each.passage.text,
+            id=key,
+            node_id=string_of(fields, "node_id"),
+            breadcrumb=string_of(fields, "breadcrumb"),
+            text=passage.text,
             **msgspec.structs.asdict(place.span),
         )
         chunks.append(chunk.completed(tree))
     if not chunks:
         raise InputError(
-            f"none of the {len(found.chunks)} chunks of {folder} was found in the corpus {corpus_root}"
+            f"none of the {len(found)} chunks of {folder} was found in the corpus {corpus_root}"
             + "".join(f": {reason}" for reason in left_out[:1]),
             remedy=remedy,
         )
     adopted = workspace.data_dir / ADOPTED
     of_vectors: dict[str, Any] = {}
-    if found.records is not None:
+    if records is not None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
-        matrix, agreement = _vectors(embedder, found, chunks, rows, folder, remedy)
+        matrix, agreement = _vectors(embedder, records, chunks, rows, folder, remedy)
         save_vectors(adopted / _VECTORS, matrix)
         of_vectors = {
-            "collection": found.records.collection,
+            "collection": records.collection,
             "embedder": embedder.identity,
             "vectors_digest": digest_file(adopted / _VECTORS),
             "form": agreement.form,
@@ -240,15 +243,13 @@ def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
 
 def _vectors(
     embedder: Embedder,
-    found: Found,
+    records: ChromaRecords,
     chunks: Sequence[Chunk],
     rows: Sequence[int | None],
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
     """Return the chunks' unit vectors, and how well existing vectors agree with newly computed vectors."""
-    records = found.records
-    assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
     known = [(row, chunk) for row, chunk in zip(rows, chunks, strict=True) if row is not None]
     if not known:
@@ -279,7 +280,7 @@ def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tr
     built = Tree(nodes)
     if not (folder / NODES).exists():
         return built, {}
-    objects = [fields for _, fields in json_objects(folder, NODES, remedy=remedy)]
+    objects = list(json_objects(folder, NODES, remedy=remedy))
     with contextlib.suppress(InputError):
         own = given_nodes(folder / NODES, corpus)
         return own, {"tree": "own", "nodes": len(own.nodes)}

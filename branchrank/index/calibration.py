@@ -21,7 +21,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.records import SEED, Node, Record
 from branchrank.settings import DISTANCE_THRESHOLD
-from branchrank.stores.vectors import LARGEST_DISTANCE, VectorStore, squared_distance
+from branchrank.stores.vectors import LARGEST_DISTANCE, ExactVectors, squared_distance
 
 COVERAGE = 0.95
 PROBES = 100
@@ -70,7 +70,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
 
 
 def nearest_distances(
-    vectors: VectorStore, embed: Callable[[str], Vectors], queries: Iterable[str]
+    vectors: ExactVectors, embed: Callable[[str], Vectors], queries: Iterable[str]
 ) -> list[float]:
     """Return the distance between each query and its nearest chunk. ``vectors`` must not be empty."""
     return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -126,23 +125,22 @@ def keep_token_vectors(
     if precision is None:
         return {}
     model = token_embedder(embedder, workspace.index_settings.embedder)
-    texts = [embedded_text(chunk) for chunk in chunks.values()]
+    texts = [embedded_text(chunk) for chunk in chunks.stream()]
     keys = cache_keys(model.identity, model.identity.document_prefix, texts)
     known = _previous(workspace, precision)
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    order = list(missing)
-    batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+    missing = [text for key, text in zip(keys, texts, strict=True) if key not in known]
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
     task = TokenTask(workspace.index_settings, embedder)
     vectors: dict[str, Vectors] = {}
 
     def computed() -> Iterator[TokenVectors]:
-        results = executor.map(task, [[missing[key] for key in batch] for batch in batches])
-        for number, (batch, result) in enumerate(zip(batches, results, strict=True)):
-            vectors.update(zip((missing[key] for key in batch), result.vectors, strict=True))
-            progress("tokens", number * BATCH + len(batch), len(order))
+        for number, (batch, result) in enumerate(zip(batches, executor.map(task, batches), strict=True)):
+            vectors.update(zip(batch, result.vectors, strict=True))
+            progress("tokens", number * BATCH + len(batch), len(missing))
             yield from (quantize(each, precision) for each in result.tokens)
 
-    save_token_vectors(path, keys, _in_order(keys, known, computed()))
+    fresh = computed()
+    save_token_vectors(path, keys, (known[key] if key in known else next(fresh) for key in keys))
     return vectors
 
 
@@ -157,18 +155,3 @@ def _previous(workspace: WorkspaceFolder, precision: TokenPrecision) -> dict[str
         kept = TokenFile(pin.directory / TOKENS, ids, precision)
         return {key: kept.vectors(chunk) for key, chunk in zip(kept.keys, ids, strict=True)}
     return {}
-
-
-def _in_order(
-    keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[TokenVectors]
-) -> Iterator[TokenVectors]:
-    """Yield the token vectors of each key, from ``known`` or from ``computed``, in the order of ``keys``."""
-    repeated = {key for key, count in Counter(keys).items() if count > 1}
-    fresh: dict[str, TokenVectors] = {}
-    for key in keys:
-        vectors = known.get(key) or fresh.get(key)
-        if vectors is None:
-            vectors = next(computed)
-            if key in repeated:
-                fresh[key] = vectors
-        yield vectors

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.analyzer import chunk_terms, node_terms
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, VectorStore, load_vectors
+from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
 from branchrank.tree.navigate import Tree
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Index:
         self.is_new = False
         self._pin = pin
         self._notify = workspace.notify
-        self._opened: list[VectorStore] = []
+        self._opened: list[ExactVectors] = []
         #: The cached chunks of each node. An ``lru_cache`` would prevent a closed index from being freed.
         self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
 
@@ -140,10 +140,9 @@ class Index:
         return "chroma server" if self.settings.chroma_url else "chroma"
 
     @cached_property
-    def vectors(self) -> VectorStore:
+    def vectors(self) -> ExactVectors:
         """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
-        exact = self.exact_vectors
-        store: VectorStore = exact
+        store = exact = self.exact_vectors
         if not searches_exactly(self.settings, len(exact.ids)):
             from branchrank.stores.chroma import ChromaVectors
 
@@ -176,41 +175,40 @@ class Index:
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
         """The BM25 index over the chunks, with the workspace's BM25 settings."""
-        return self._bm25("chunks", lambda: self.chunks.ids, lambda: map(chunk_terms, self.chunks.stream()))
+        return self._bm25("chunks", lambda: ((each.id, chunk_terms(each)) for each in self.chunks.stream()))
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
         """The BM25 index over the nodes that have lines of their own, with the workspace's BM25 settings."""
-
-        def sections() -> Iterator[Node]:
-            return (node for node in self.nodes.stream() if node.has_lines)
-
         return self._bm25(
-            "nodes", lambda: (node.id for node in sections()), lambda: map(node_terms, sections())
+            "nodes",
+            lambda: ((each.id, node_terms(each)) for each in self.nodes.stream() if each.has_lines),
         )
 
-    def _bm25(
-        self, kind: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
-    ) -> Bm25Index:
+    def _bm25(self, kind: str, texts: Callable[[], Iterable[tuple[str, str]]]) -> Bm25Index:
         settings, name = self.bm25_settings, bm25_name(kind, self.bm25_settings)
+
+        def build() -> Bm25Index:
+            return Bm25Index.build((key for key, _ in texts()), (text for _, text in texts()), settings)
+
         try:
             if name not in self.manifest.digests:
-                self._derive(name, lambda path: Bm25Index.build(ids(), texts(), settings).save(path))
+                self._derive(name, lambda path: build().save(path))
             return Bm25Index.load(self.directory / name, settings)
         except StorageError:  # if the disk is full or read-only, the BM25 index is kept only in memory
-            return Bm25Index.build(ids(), texts(), settings)
+            return build()
 
     def open_fts5(self) -> Fts5Table:
         """Open the full-text index of the chunks. The caller must close it."""
         from branchrank.stores import sqlite_fts5
 
         try:
-            self._derive(FTS5, lambda path: sqlite_fts5.build_fts5(path, self.chunks.values()))
+            self._derive(FTS5, lambda path: sqlite_fts5.build_fts5(path, self.chunks.stream()))
             return sqlite_fts5.Fts5Table(self.directory / FTS5, self.chunks)
         except StorageError:
             with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
                 path = Path(temporary, "search.sqlite")
-                sqlite_fts5.build_fts5(path, self.chunks.values())
+                sqlite_fts5.build_fts5(path, self.chunks.stream())
                 # The temporary file is deleted with its folder, but remains readable while it is open.
                 return sqlite_fts5.Fts5Table(path, self.chunks)
 
@@ -372,16 +370,6 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
-    for name in (
-        "embedder",
-        "embedder_precision",
-        "embedding_url",
-        "embedding_revision",
-        "chunk_tokens",
-        "chunk_overlap",
-    ):
-        if getattr(wanted, name) != getattr(built, name):
-            return f"was built with {name} {getattr(built, name)!r}, not {getattr(wanted, name)!r}"
     if wanted.token_vectors not in ("none", built.token_vectors):
         return f"was built with token_vectors {built.token_vectors!r}, not {wanted.token_vectors!r}"
     place = chroma_place(wanted)

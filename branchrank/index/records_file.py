@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from itertools import pairwise
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -131,10 +131,6 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         """Return all records, which are decoded one by one and not cached."""
         return _Records(self)
 
-    def items(self) -> ItemsView[str, R]:
-        """Return all ids and records. The records are decoded one by one and not cached."""
-        return _Items(self)
-
     def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:
         """Yield the records in rows ``first`` to ``end - 1``, without caching them."""
         last = len(self) if end is None else end
@@ -181,15 +177,6 @@ class _Records(ValuesView[R]):
 
     def __iter__(self) -> Iterator[R]:
         return self._mapping.stream()
-
-
-class _Items(ItemsView[str, R]):
-    """A view of the ids and records, in file order."""
-
-    _mapping: RecordsFile[R]
-
-    def __iter__(self) -> Iterator[tuple[str, R]]:
-        return ((record.id, record) for record in self._mapping.stream())
 
 
 class RecordLines(NamedTuple):

@@ -155,7 +155,7 @@ class ChromaVectors(ExactVectors):
         )
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
-        """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`.
+        """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.ExactVectors`.
 
         Exact search is used if all vectors are requested, or if the ``n``-th result has the same score as the
         last candidate that Chroma returns.

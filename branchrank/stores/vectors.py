@@ -1,4 +1,4 @@
-"""Vector search: the interface of the two vector stores, exact search, and the order of results.
+"""Vector search: exact search, and the order of results.
 
 1. The two vector stores search exactly with NumPy or approximately with Chroma. Every vector has unit length.
    The score of a vector is its cosine similarity to the query, from -1 to 1. The squared L2 distance is
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,38 +48,6 @@ _BLOCK = 4096
 EXACT_UP_TO = 100_000
 LARGEST_DISTANCE = 4.0
 _TOKEN_NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.int8, "fp16": np.float16}
-
-
-class VectorStore(Protocol):
-    """Finds the nearest vectors in a fixed set of unit vectors."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The ids of all vectors, in the order of the corpus."""
-
-    def search(self, vector: Vectors, n: int) -> list[Scored]:
-        """Return the ``n`` vectors nearest to a unit vector of shape ``(d,)``, best first.
-
-        Raises :class:`ArtifactError` if ``vector`` does not have the dimension of the index, or if Chroma
-        returns unknown ids.
-        """
-
-    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores of the vectors with the ids ``keys``, in an array of shape ``(len(keys),)``.
-
-        The scores are the same as the scores that :meth:`search` returns.
-
-        Raises ``KeyError`` for an unknown id.
-        """
-
-    def vector(self, key: str) -> Vectors:
-        """Return the vector with the id ``key``, as a float32 array of shape ``(d,)``.
-
-        Raises ``KeyError`` for an unknown id.
-        """
-
-    def close(self) -> None:
-        """Close files and connections. The store can't be used afterwards."""
 
 
 def save_vectors(path: Path, matrix: Vectors) -> None:
@@ -128,7 +96,11 @@ class ExactVectors:
         return self._ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
-        """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the ``n`` vectors nearest to a unit vector of shape ``(d,)``, best first.
+
+        Raises :class:`ArtifactError` if ``vector`` does not have the dimension of the index, or if Chroma
+        returns unknown ids.
+        """
         check_query(vector, self.dimension)
         count = min(n, len(self._ids))
         if count <= 0:
@@ -149,7 +121,10 @@ class ExactVectors:
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the scores of the vectors with the ids ``keys``, which are those of :meth:`search`.
+
+        Raises ``KeyError`` for an unknown id.
+        """
         rows = np.array([self._ids.row(key) for key in keys], dtype=np.intp)
         return cosines(self.matrix, rows, vector)
 
@@ -158,7 +133,7 @@ class ExactVectors:
         return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
-        """Do nothing, because the file is closed when the object is deleted."""
+        """Close files and connections. Exact search has none to close."""
 
 
 def save_token_vectors(path: Path, keys: Sequence[str], vectors: Iterable[TokenVectors]) -> None:
@@ -273,7 +248,9 @@ def check_query(vector: Vectors, dimension: int) -> None:
         )
 
 
-def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
+def recall_against_exact(
+    store: ExactVectors, exact: ExactVectors, queries: Iterable[Vectors], n: int
+) -> float:
     """Return the mean recall (0 to 1) of the top ``n`` results from ``store``, compared with exact search.
 
     The recall for a query is the share of the exact top ``n`` results that ``store`` also returns. If there

@@ -19,13 +19,12 @@ from branchrank.stores.arrays import write_arrays
 from branchrank.stores.chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors import (
     ExactVectors,
-    VectorStore,
     load_vectors,
     recall_against_exact,
     save_vectors,
 )
 
-Make = Callable[[Sequence[str], Vectors], VectorStore]
+Make = Callable[[Sequence[str], Vectors], ExactVectors]
 _NUMBERS = count()
 
 
@@ -46,11 +45,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["exact", "chroma", "chroma server"])
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    opened: list[VectorStore] = []
+    opened: list[ExactVectors] = []
 
-    def build(ids: Sequence[str], matrix: Vectors) -> VectorStore:
+    def build(ids: Sequence[str], matrix: Vectors) -> ExactVectors:
         number = next(_NUMBERS)
-        store: VectorStore
+        store: ExactVectors
         if request.param == "exact":
             path = tmp_path_factory.mktemp("exact") / "vectors.npy"
             save_vectors(path, matrix)
