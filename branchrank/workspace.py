@@ -243,7 +243,7 @@ class Workspace:
         from branchrank.index.adoption import Adoption
         from branchrank.index.manifest import read_record
 
-        path = self._folder.adoption_file
+        path = self._folder.given("adoption")
         return None if path is None else read_record(path, Adoption)
 
     @property

@@ -74,7 +74,7 @@ class AnsweringTask:
         if not self._plan.systems:
             return ()
         workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
-        files = (workspace.chunks_file, workspace.nodes_file, workspace.adoption_file)
+        files = (workspace.given("chunks"), workspace.given("nodes"), workspace.given("adoption"))
         return (
             self._plan.data_dir,
             workspace.corpus_root,

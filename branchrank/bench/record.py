@@ -139,7 +139,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         build_seconds=round(sum(index.report.seconds.values()), 3),
         bytes=index.report.bytes,
         distance=manifest.distance,
-        own_files=bool(manifest.chunks_digest or manifest.nodes_digest),
+        own_files=bool(manifest.given["chunks"] or manifest.given["nodes"]),
     )
 
 

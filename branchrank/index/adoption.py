@@ -218,7 +218,7 @@ def adopted_vectors(workspace: WorkspaceFolder, corpus: Corpus, identity: Embedd
     Returns ``None`` without an adoption, or if the model or the chunks have changed since the adoption.
     Raises :class:`ArtifactError` if the documents have changed, or if the vector file is missing or damaged.
     """
-    path, chunks = workspace.adoption_file, workspace.chunks_file
+    path, chunks = workspace.given("adoption"), workspace.given("chunks")
     if path is None:
         return None
     adoption = read_record(path, Adoption)

@@ -64,7 +64,7 @@ from branchrank.index.reader import (
     vectors_content,
 )
 from branchrank.index.records_file import RecordsFile, write_records
-from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
+from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
 from branchrank.io.environment import VERSION
 from branchrank.io.files import digest_file, digest_of, storage_errors
 from branchrank.io.progress import Progress, no_progress
@@ -162,15 +162,18 @@ class _Build:
             exact = ExactVectors(chunks.ids, matrix)
             distance = measure_distance(workspace, embedder, exact, nodes)
         collection = self.store(generation, contents, exact, nodes)
-        digests = {document.source: document.digest for document in contents.corpus.documents}
-        write_documents(generation, contents.files, digests)
+        of_documents = {document.source: document.digest for document in contents.corpus.documents}
+        write_documents(generation, contents.files, of_documents)
         with self.timed("digests"):
-            manifest = self.manifest(generation, contents, (len(chunks), len(nodes)), distance)
+            digests = file_digests(generation)
+            # Chroma's database file changes whenever it is opened, so its digest is not recorded.
+            for name in (MODIFIED, f"{CHROMA}/chroma.sqlite3"):
+                digests.pop(name, None)
+            chroma_digests = {name: digests.pop(name) for name in [*digests] if name.startswith(f"{CHROMA}/")}
+            manifest = self.manifest(contents, digests, (len(chunks), len(nodes)), distance)
             write_record(generation / MANIFEST, manifest)
-        chroma_digests = _chroma_digests(generation)
         with storage_errors(generation):
-            names = [MANIFEST, *manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)]
-            write_stamps(generation, names)
+            write_stamps(generation, [MANIFEST, *digests, *chroma_digests])
         report = BuildReport(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds={stage: round(value, 3) for stage, value in self.seconds.items()},
@@ -216,10 +219,14 @@ class _Build:
         Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
 
     def manifest(
-        self, generation: Path, contents: Contents, counts: tuple[int, int], distance: DistanceCalibration
+        self,
+        contents: Contents,
+        digests: dict[str, str],
+        counts: tuple[int, int],
+        distance: DistanceCalibration,
     ) -> Manifest:
-        """Return the manifest of a generation, whose files must be complete."""
-        workspace, digests = self.workspace, file_digests(generation)
+        """Return the manifest of a generation with ``counts`` chunks and nodes, and its files' digests."""
+        workspace = self.workspace
         return Manifest(
             schema_version=SCHEMA_VERSION,
             package_version=VERSION,
@@ -230,17 +237,11 @@ class _Build:
             embedder=self.embedder.identity,
             bm25=workspace.bm25_settings,
             chroma=chroma_place(self.settings),
-            chunks_digest=given_digest(workspace.chunks_file),
-            nodes_digest=given_digest(workspace.nodes_file),
-            adoption_digest=given_digest(workspace.adoption_file),
+            given={key: given_digest(workspace.given(key)) for key in GIVEN},
             documents=len(contents.corpus.documents),
             chunks=counts[0],
             nodes=counts[1],
-            digests={
-                name: digest
-                for name, digest in digests.items()
-                if name != MODIFIED and not name.startswith(f"{CHROMA}/")
-            },
+            digests=digests,
             distance=distance,
         )
 
@@ -276,9 +277,3 @@ def _discard_collection(url: str, generation: Path) -> None:
             from branchrank.stores.chroma import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
-
-
-def _chroma_digests(generation: Path) -> dict[str, str]:
-    """Return the digests of Chroma's files except the database file, which changes whenever it is opened."""
-    digests = file_digests(generation / CHROMA)
-    return {name: digest for name, digest in digests.items() if "/" in name}

@@ -143,8 +143,8 @@ def read_contents(
         # The model adds one token at each end of a text, so two tokens are subtracted from the model's limit.
         chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
-        with_nodes=workspace.nodes_file is None,
-        with_chunks=workspace.chunks_file is None,
+        with_nodes=workspace.given("nodes") is None,
+        with_chunks=workspace.given("chunks") is None,
     )
     sources = [file.source for file in found.files]
     divided = [sources[start : start + DOCUMENTS] for start in range(0, len(sources), DOCUMENTS)]
@@ -177,8 +177,9 @@ def _nodes(
 
     To free memory, the pages of a shard are removed from it.
     """
-    if workspace.nodes_file is not None:
-        given = given_nodes(workspace.nodes_file, corpus).nodes
+    path = workspace.given("nodes")
+    if path is not None:
+        given = given_nodes(path, corpus).nodes
         return _encoded(given.values()), _count(given.values(), analyzer(workspace.bm25_settings)), []
     outline = Outline(corpus.documents, workspace.corpus_name)
     pages: dict[str, tuple[bytes, TokenCounts]] = {}
@@ -203,9 +204,10 @@ def _encoded(nodes: Iterable[Node]) -> list[RecordLines]:
 def _chunks(
     workspace: WorkspaceFolder, corpus: Corpus, shards: list[Shard], nodes: list[RecordLines]
 ) -> tuple[list[RecordLines], TokenCounts]:
-    if workspace.chunks_file is None:
+    given = workspace.given("chunks")
+    if given is None:
         return [shard.chunks for shard in shards], merged(shard.chunk_tokens for shard in shards)
     decode = msgspec.json.Decoder(Node).decode
     tree = Tree(decode(line) for part in nodes for line in part.content.splitlines())
-    given = given_chunks(workspace.chunks_file, corpus, tree)
-    return [encoded(given)], count_tokens(map(chunk_terms, given), analyzer(workspace.bm25_settings))
+    own = given_chunks(given, corpus, tree)
+    return [encoded(own)], count_tokens(map(chunk_terms, own), analyzer(workspace.bm25_settings))

@@ -32,7 +32,7 @@ from branchrank.records import Record
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 from branchrank.stores.arrays import REBUILD
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 T = TypeVar("T")
 STAMPS = "stamps.json"
 DERIVED = "derived.json"
@@ -68,9 +68,9 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 class Manifest(Record, frozen=True, kw_only=True):
     """The manifest of an index, which records its corpus, its settings and the digests of its files.
 
-    ``settings`` are the settings with which the index was built. ``chunks_digest``, ``nodes_digest`` and
-    ``adoption_digest`` are the SHA-256 digests of the user's chunks file, the user's nodes file and the
-    adoption record. The digest of a file that was not used is an empty string. ``chroma`` is ``embedded`` for
+    ``settings`` are the settings with which the index was built. ``given`` contains the SHA-256 digests of
+    the user's chunks file, the user's nodes file and the adoption record, and an empty string for a file that
+    was not used. ``chroma`` is ``embedded`` for
     a Chroma collection in the index, the server's URL for a collection on a Chroma server, and empty if there
     is no collection. ``digests`` maps the index's files to their SHA-256 digests.
     """
@@ -84,9 +84,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     embedder: EmbedderIdentity
     bm25: Bm25Settings
     chroma: str
-    chunks_digest: str
-    nodes_digest: str
-    adoption_digest: str
+    given: dict[str, str]
     documents: int
     nodes: int
     chunks: int
@@ -101,7 +99,7 @@ class BuildReport(Record, frozen=True, kw_only=True):
     generation's files in bytes. ``embedded`` is the number of texts whose vectors were computed, and
     ``reused`` is the number of texts whose vectors came from the cache or an adoption. ``token_texts`` is the
     number of texts whose token vectors were computed. ``collection`` is the name of the Chroma collection.
-    ``chroma_digests`` contains the digests of Chroma's files, except the database file. ``manifest_digest``
+    ``chroma_digests`` maps Chroma's files, except the database file, to their digests. ``manifest_digest``
     is the SHA-256 digest of the manifest.
     """
 

@@ -40,7 +40,7 @@ from branchrank.index.manifest import (
     read_record,
 )
 from branchrank.index.records_file import RecordsFile, open_tree
-from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
+from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
 from branchrank.io.files import digest_file, digest_of, only_writer_beneath, storage_errors
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
@@ -303,7 +303,15 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
-            _check_collection(workspace, pin.directory / CHROMA, report, remedy)
+            links = [workspace.data_dir / CHROMA] if workspace.is_default_index else []
+            for place in (pin.directory / CHROMA / "chroma.sqlite3", *links):
+                if not place.exists():
+                    raise LostCollectionError(
+                        f"{place} is missing, but the index in {workspace.data_dir} has its vectors "
+                        "in Chroma",
+                        remedy=remedy,
+                    )
+            check_digests(pin.directory, report.chroma_digests)
     except BaseException:
         pin.close()
         raise
@@ -335,25 +343,10 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
     with open_index(workspace) as index:
         digests = {MANIFEST: index.report.manifest_digest} | index.manifest.digests
         if index.manifest.chroma == "embedded":
-            digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
+            digests |= index.report.chroma_digests
         check_digests(index.directory, digests, all_files=True)
         size = sum((index.directory / name).stat().st_size for name in digests)
         return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
-
-
-def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
-    """Raise an error if a file of the index's Chroma collection is missing or has changed since the build."""
-    places = [directory / "chroma.sqlite3"]
-    if workspace.is_default_index:
-        places.append(workspace.data_dir / CHROMA)
-    for place in places:
-        if not place.exists():
-            raise LostCollectionError(
-                f"{place} is missing, but the index in {workspace.data_dir} has its vectors in Chroma",
-                remedy=remedy,
-            )
-    digests = {f"{CHROMA}/{name}": digest for name, digest in report.chroma_digests.items()}
-    check_digests(directory.parent, digests)
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
@@ -375,12 +368,9 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
         return f"was built with the Chroma location {manifest.chroma or 'none'}, not {place}"
-    for key, path, digest in (
-        ("chunks", workspace.chunks_file, manifest.chunks_digest),
-        ("nodes", workspace.nodes_file, manifest.nodes_digest),
-        ("adoption", workspace.adoption_file, manifest.adoption_digest),
-    ):
-        if given_digest(path) != digest:
+    for key in GIVEN:
+        path = workspace.given(key)
+        if given_digest(path) != manifest.given[key]:
             return f"does not match the `{key}` file in `branchrank.toml` ({path or 'none'})"
     return ""
 

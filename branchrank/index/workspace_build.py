@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
+
+import msgspec
 
 from branchrank.corpus.ir_collections import entries_place, is_beir, unpack_beir
 from branchrank.corpus.named import locate_corpus
@@ -26,12 +26,16 @@ AnyPath = str | PathLike[str]
 
 
 class CorpusInputs(Record, frozen=True, kw_only=True):
-    """What a build reads: documents, globs to leave out, and the user's own chunks and nodes (if any)."""
+    """What a build reads: documents, globs to leave out, the user's chunks and nodes, and an adoption record.
+
+    An input that is ``None`` stays as ``branchrank.toml`` specifies it.
+    """
 
     corpus: str | Path | None = None
     exclude: tuple[str, ...] | None = None
     chunks: Path | None = None
     nodes: Path | None = None
+    adoption: Path | None = None
 
 
 def build_workspace(
@@ -48,16 +52,7 @@ def build_workspace(
     if root is not None and is_beir(root):
         root = unpack_beir(root, opened.data_dir / entries_place(root.resolve().name))
     opened.check_links(root, [path for path in (inputs.chunks, inputs.nodes) if path is not None])
-    with _kept_if_right(opened.data_dir):
-        configure(
-            opened.data_dir,
-            corpus=root,
-            exclude=inputs.exclude,
-            chunks=inputs.chunks,
-            nodes=inputs.nodes,
-            settings=_to_keep(opened),
-        )
-        return _built(opened, progress)
+    return _built(opened, msgspec.structs.replace(inputs, corpus=root), progress)
 
 
 def build_adopted(
@@ -73,39 +68,33 @@ def build_adopted(
     root = documents_of(opened, source, corpus)
     adopted = adopt_folder(opened, source, root, collection)
     files = opened.data_dir / ADOPTED
-    with _kept_if_right(opened.data_dir):
-        configure(
-            opened.data_dir,
-            corpus=root if corpus is None else str(corpus),
-            chunks=files / "chunks.jsonl",
-            nodes=files / "nodes.jsonl" if adopted.tree else None,
-            adoption=files / RECORD,
-            settings=_to_keep(opened),
-        )
-        return _built(opened, progress)
+    inputs = CorpusInputs(
+        corpus=root if corpus is None else str(corpus),
+        chunks=files / "chunks.jsonl",
+        nodes=files / "nodes.jsonl" if adopted.tree else None,
+        adoption=files / RECORD,
+    )
+    return _built(opened, inputs, progress)
 
 
-def _built(opened: WorkspaceFolder, progress: bool | Progress) -> tuple[WorkspaceFolder, Index]:
-    """Read the changed ``branchrank.toml``, and build the index."""
+def _built(
+    opened: WorkspaceFolder, inputs: CorpusInputs, progress: bool | Progress
+) -> tuple[WorkspaceFolder, Index]:
+    """Write ``branchrank.toml``, and build the index.
+
+    If the build fails because of the new settings, the previous file is restored. If the build is interrupted
+    or fails for another reason, the new file is kept, so that the build can be resumed.
+    """
     from branchrank.index.build import build_index
 
-    folder = WorkspaceFolder.open(opened.data_dir, flags=opened.flags)
-    folder.notify = opened.notify
-    with shown_progress(progress) as shown:
-        return folder, build_index(folder, progress=shown)
-
-
-@contextlib.contextmanager
-def _kept_if_right(data_dir: Path) -> Iterator[None]:
-    """Restore ``branchrank.toml`` if a build fails because of the new settings in the file.
-
-    If the build is interrupted or fails for another reason, the new file is kept, so that the build can be
-    resumed.
-    """
-    path = data_dir / CONFIG
+    path = opened.data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None
     try:
-        yield
+        configure(opened.data_dir, settings=_to_keep(opened), **msgspec.structs.asdict(inputs))
+        folder = WorkspaceFolder.open(opened.data_dir, flags=opened.flags)
+        folder.notify = opened.notify
+        with shown_progress(progress) as shown:
+            return folder, build_index(folder, progress=shown)
     except (UsageError, InputError, ModelError, BusyError):
         if before is not None:
             write_bytes(path, before)
@@ -116,12 +105,10 @@ def _kept_if_right(data_dir: Path) -> Iterator[None]:
 
 def _to_keep(opened: WorkspaceFolder) -> dict[str, object]:
     """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
-    settings = opened.flags
-    kept = {
-        key: url_to_keep(value) if isinstance(value, str) and (is_url(value) or means_url(key)) else value
-        for key, value in settings.items()
-    }
-    for key, value in settings.items():
+    kept: dict[str, object] = {}
+    for key, value in opened.flags.items():
+        is_location = isinstance(value, str) and (is_url(value) or means_url(key))
+        kept[key] = url_to_keep(str(value)) if is_location else value
         if kept[key] != value:
             opened.notify(
                 f"the credentials in {key} are not written to branchrank.toml; pass them to later commands "

@@ -22,7 +22,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +53,9 @@ from branchrank.settings import (
 )
 
 CONFIG = "branchrank.toml"
+Given = Literal["chunks", "nodes", "adoption"]
+#: The keys of ``branchrank.toml`` that contain the path of a file that a build reads.
+GIVEN: tuple[Given, ...] = ("chunks", "nodes", "adoption")
 _SECTIONS = frozenset(part.section for part in PARTS)
 
 
@@ -252,20 +255,10 @@ class WorkspaceFolder:
         """Glob patterns for documents to leave out of the index."""
         return self.config.exclude
 
-    @property
-    def chunks_file(self) -> Path | None:
-        """The path of the user's own chunks file, or ``None`` if ``branchrank.toml`` does not specify one."""
-        return self.data_dir / self.config.chunks if self.config.chunks else None
-
-    @property
-    def nodes_file(self) -> Path | None:
-        """The path of the user's own nodes file, or ``None`` if ``branchrank.toml`` does not specify one."""
-        return self.data_dir / self.config.nodes if self.config.nodes else None
-
-    @property
-    def adoption_file(self) -> Path | None:
-        """The path of the adoption record, or ``None`` if ``branchrank.toml`` does not specify one."""
-        return self.data_dir / self.config.adoption if self.config.adoption else None
+    def given(self, key: Given) -> Path | None:
+        """Return the path of the user's own file that ``branchrank.toml`` specifies, or ``None``."""
+        name: str = getattr(self.config, key)
+        return self.data_dir / name if name else None
 
     @property
     def generations(self) -> Generations:
@@ -280,10 +273,7 @@ class WorkspaceFolder:
     @property
     def index_names(self) -> tuple[str, ...]:
         """The names of the workspace's indexes."""
-        try:
-            return tuple(sorted(entry.name for entry in os.scandir(self.data_dir / "indexes")))
-        except OSError:
-            return ()
+        return tuple(sorted(path.name for path in (self.data_dir / "indexes").glob("*")))
 
     @property
     def is_default_index(self) -> bool:
@@ -343,7 +333,7 @@ class WorkspaceFolder:
 
     def _foreign(self) -> list[Path]:
         """Return the files that another program created at the paths where BranchRank puts its links."""
-        own = (self.chunks_file, self.nodes_file)
+        own = (self.given("chunks"), self.given("nodes"))
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
@@ -372,7 +362,9 @@ class WorkspaceFolder:
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
-                if link in (self.chunks_file, self.nodes_file) or (link.exists() and not link.is_symlink()):
+                if link in (self.given("chunks"), self.given("nodes")) or (
+                    link.exists() and not link.is_symlink()
+                ):
                     continue
                 link.parent.mkdir(parents=True, exist_ok=True)
                 target = Path(os.path.relpath(current / inside, link.parent))
@@ -408,9 +400,8 @@ def configure(
         changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
     if exclude is not None:
         changes["exclude"] = tuple(exclude)
-    for key, path in (("chunks", chunks), ("nodes", nodes), ("adoption", adoption)):
-        if path is not None:
-            changes[key] = _relative(path, data_dir)
+    given = {"chunks": chunks, "nodes": nodes, "adoption": adoption}
+    changes |= {key: _relative(path, data_dir) for key, path in given.items() if path is not None}
     engine = f"{EngineSettings.section}."
     changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}
     update_config(data_dir / CONFIG, changes)

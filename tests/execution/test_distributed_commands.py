@@ -74,7 +74,7 @@ def assert_same(directory: Path, other: Path) -> None:
 
 def index_digests(data: Path) -> dict[str, Any]:
     [manifest] = data.glob("indexes/*/current/manifest.json")
-    return {name: json.loads(manifest.read_text())[name] for name in ("digests", "chunks_digest")}
+    return {name: json.loads(manifest.read_text())[name] for name in ("digests", "given")}
 
 
 def test_jobs_give_the_files_of_one_process(project: Path, alone: Path) -> None:

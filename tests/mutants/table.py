@@ -172,7 +172,7 @@ _ACCEPTANCE = (
         "RetrieveAnswer(predictor=name,", 'RetrieveAnswer(predictor="",',
         PLAN + "::TestIntegrationPlan::test_3_post_retrieve_returns_the_same_format_for_every_predictor"),
     Mutant("imported-chunks-ignored", "branchrank/index/contents.py",
-        "    if workspace.chunks_file is None:\n", "    if True:\n",
+        "    if given is None:\n", "    if True:\n",
         PLAN + "::TestDataAndArtifactRequirements::test_existing_chunks_and_nodes_are_reused"),
     Mutant("same-sample-for-every-seed", "branchrank/questions/question_files.py",
         'return hashlib.sha256(f"{seed}\\0{name}".encode()).hexdigest()',
