@@ -119,11 +119,8 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
 
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"
-        try:
-            copy_folder(folder, copy, most_bytes=MOST_CHROMA_BYTES, most_files=MOST_CHROMA_FILES)
-        except OSError as error:
-            where = f": {error.filename}" if error.filename else ""
-            raise ArtifactError(f"cannot copy {folder}{where}: {error.strerror}", remedy=remedy) from error
+        limits = {"most_bytes": MOST_CHROMA_BYTES, "most_files": MOST_CHROMA_FILES}
+        copy_folder(folder, copy, **limits, remedy=remedy)
         if not (copy / "chroma.sqlite3").is_file():
             raise ArtifactError(f"{folder} is not a Chroma database: it has no chroma.sqlite3", remedy=remedy)
         try:

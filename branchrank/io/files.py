@@ -31,7 +31,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from branchrank.errors import BranchRankError, InputError, StorageError
+from branchrank.errors import ArtifactError, BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
@@ -307,12 +307,20 @@ def links_beneath(root: Path) -> Iterator[Path]:
     yield from (path for path in found if path.is_symlink())
 
 
-def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
+def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int, remedy: str) -> None:
     """Copy the files below the folder ``source`` into the new folder ``target``.
 
-    Raises :class:`PermissionError` for a symbolic link, a special file or an exceeded limit, and ``OSError``
-    if the system denies access.
+    Raises :class:`ArtifactError` for a symbolic link, a special file, an exceeded limit, or a file that can't
+    be read.
     """
+    try:
+        _copy(source, target, most_bytes, most_files)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=remedy) from error
+
+
+def _copy(source: Path, target: Path, most_bytes: int, most_files: int) -> None:
     for link in links_beneath(source):
         raise PermissionError(errno.EACCES, "symbolic links are not followed", str(link))
     paths = list(islice(source.rglob("*"), most_files + 1))

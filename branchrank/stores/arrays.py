@@ -90,7 +90,7 @@ class StringArrays(NamedTuple):
 
 
 class Strings(Sequence[str]):
-    """A read-only sequence of distinct strings that compares equal to a tuple of the same strings."""
+    """A read-only sequence of distinct strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
         """Raise ``ValueError`` if ``arrays`` have the wrong types or inconsistent sizes."""
@@ -165,15 +165,6 @@ class Strings(Sequence[str]):
 
     def __contains__(self, string: object) -> bool:
         return isinstance(string, str) and self.find(string) is not None
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, tuple):
-            return tuple(self) == other
-        if not isinstance(other, Strings):
-            return NotImplemented
-        return self._starts == other._starts and self._text == other._text
-
-    __hash__ = None  # type: ignore[assignment]
 
     def find(self, string: str) -> int | None:
         """Return the row number of ``string``, or ``None`` if the string is not stored."""

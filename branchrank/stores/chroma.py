@@ -80,10 +80,6 @@ BATCH = 1000
 UPLOADS = 4
 
 
-class UnreachableError(ArtifactError):
-    """Error for a Chroma collection in which searches fail to find stored vectors."""
-
-
 class ChromaVectors(ExactVectors):
     """A vector store that requests candidates from Chroma, and scores them with the vectors of the index."""
 
@@ -139,8 +135,7 @@ class ChromaVectors(ExactVectors):
             for query, answer in zip(queries, answers, strict=True)
         )
         if found < _PROBES_FOUND * len(rows):
-            damage = self._damaged(f"searches find only {found} of {len(rows)} sampled vectors")
-            raise UnreachableError(damage.message, remedy=damage.remedy)
+            raise self._damaged(f"searches find only {found} of {len(rows)} sampled vectors")
 
     def _rows(self, answer: list[str]) -> IntArray:
         try:
@@ -190,25 +185,21 @@ def build_collection(location: Location, name: str, exact: ExactVectors, *, made
     completed, and a collection of another index is replaced.
 
     After the build, a sample of the collection is compared with ``exact``. The collection is
-    built again if searches can't reach some vectors, or if a resumed upload left a wrong vector.
+    built again if it is damaged, such as when searches can't reach some vectors.
 
-    Raises :class:`ArtifactError` if Chroma fails, or if searches can't reach all vectors after three builds.
+    Raises :class:`ArtifactError` if Chroma fails, or if the collection is still damaged after three builds.
     Raises :class:`ArtifactError` if another program created a collection with this name on the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name)
     for last in (*[False] * (_BUILDS - 1), True):
-        resumed = _fill(location, name, exact, made_for)
+        _fill(location, name, exact, made_for)
         try:
             ChromaVectors(location, name, exact, made_for=made_for).close()
-        except UnreachableError as error:
-            if last:
-                raise UnreachableError(error.message, remedy="use --vector-store exact") from error
-        except ArtifactError:
-            if last or not resumed:
-                raise
-        else:
             return
+        except ArtifactError as error:
+            if last:
+                raise ArtifactError(error.message, remedy="use --vector-store exact") from error
         drop_collection(location, name)
 
 
@@ -221,8 +212,8 @@ def drop_collection(location: Location, name: str) -> None:
             client.delete_collection(name)
 
 
-def _fill(location: Location, name: str, exact: ExactVectors, made_for: str) -> bool:
-    """Add the vectors to the collection, and return whether an interrupted upload was resumed."""
+def _fill(location: Location, name: str, exact: ExactVectors, made_for: str) -> None:
+    """Add the vectors to the collection, except vectors that an interrupted upload added."""
     on_server, ids = isinstance(location, str), exact.ids
     with connected(location) as client:
         collection = _interrupted(client, location, name, made_for) if on_server else None
@@ -239,7 +230,6 @@ def _fill(location: Location, name: str, exact: ExactVectors, made_for: str) -> 
 
         batch = min(client.get_max_batch_size(), BATCH if on_server else _LARGEST_BATCH)
         upload_batches(add, len(ids), batch, UPLOADS if on_server else 1)
-        return resumed
 
 
 def _interrupted(client: Any, location: Location, name: str, made_for: str) -> Any:

@@ -99,7 +99,8 @@ def open_existing(name: str, *, url: str, path: str, dimension: int) -> Iterator
         try:
             stored, source = _stored(Path(path).expanduser(), name, place)
             layout = _layout(place, *stored.described(), dimension)
-            _copy(source, temporary / "copy")
+            limits = {"most_bytes": MOST_BYTES, "most_files": MOST_FILES}
+            copy_folder(source, temporary / "copy", **limits, remedy=REMEDY)
             shard = _opened(temporary, name, layout)
         except (ArtifactError, UsageError):
             raise
@@ -180,14 +181,6 @@ def _layout(
     return layout._replace(
         tokens=tokens, token_size=vectors[tokens].size, token_metric=vectors[tokens].distance
     )
-
-
-def _copy(source: Path, target: Path) -> None:
-    try:
-        copy_folder(source, target, most_bytes=MOST_BYTES, most_files=MOST_FILES)
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=REMEDY) from error
 
 
 def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:

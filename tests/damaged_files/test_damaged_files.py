@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +14,9 @@ from support import harness
 from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
 
-ROOT = Path(__file__).parents[2]
 SAMPLE, SEED = 8, 42
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
-#: The long form runs in so many processes, which can run at the same time.
-PROCESSES = 2
 
 
 @pytest.fixture(scope="module")
@@ -101,30 +94,21 @@ def test_changes_that_once_caused_a_traceback_or_a_hang_are_refused(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("share", range(PROCESSES))
-def test_all_damaged_files_are_refused_or_read(share: int) -> None:
+def test_all_damaged_files_are_refused_or_read(world: World) -> None:
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "damaged_files", str(share), str(PROCESSES)],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "tests")},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    told = json.loads(done.stdout)
-    kinds = Counter(fault[0] for fault in told["faults"])
-    harness.record(
-        f"damaged-files-{share}",
-        harness.Part(
-            part="damaged files",
-            trials=told["trials"],
-            **{kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")},
-            seconds=round(time.monotonic() - started),
-            seed=SEED,
-        ),
-    )
-    assert not told["faults"], told["faults"][:5]
-    assert told["trials"] > 10_000 / PROCESSES
+    faults = [(*fault, trial.name) for trial in world.every_trial if (fault := world.judge(trial))]
+    record("damaged files", len(world.every_trial), faults, started)
+    assert not faults, faults[:5]
+    assert len(world.every_trial) > 10_000
+
+
+def record(part: str, trials: int, faults: Sequence[tuple[str, ...]], started: float) -> None:
+    """Keep the numbers of trials and faults."""
+    kinds = Counter(fault[0] for fault in faults)
+    counts = {kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")}
+    seconds = round(time.monotonic() - started)
+    made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=SEED)
+    harness.record(part.lower().replace(" ", "-"), made)
 
 
 def test_a_database_that_crashes_chromas_compiled_code_is_refused(tmp_path: Path) -> None:
@@ -147,20 +131,10 @@ def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path) -> None:
         if ": " not in change.name or number % CHROMA_FIELDS == 0
     ]
     faults = [
-        (fault[0], f"{file.name}: {change.name}", fault[1])
+        (*fault, f"{file.name}: {change.name}")
         for file, change in trials
         if (fault := world.judge(file, change))
     ]
-    kinds = Counter(fault[0] for fault in faults)
-    harness.record(
-        "damaged-files-of-chroma",
-        harness.Part(
-            part="damaged files of Chroma",
-            trials=len(trials),
-            **{kind: kinds[kind] for kind in ("leaked", "crashed", "hung", "wrong")},
-            seconds=round(time.monotonic() - started),
-            seed=0,
-        ),
-    )
+    record("damaged files of Chroma", len(trials), faults, started)
     assert not faults, faults[:5]
     assert len(trials) > 150

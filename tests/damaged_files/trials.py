@@ -11,10 +11,8 @@ A trial runs in this process, in a world that is restored afterwards. It fails i
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
-import io
 import json
 import logging
 import os
@@ -27,7 +25,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -112,8 +109,6 @@ class World:
     def run(self, command: tuple[object, ...]) -> Outcome:
         """Run a command in the world."""
         with contextlib.chdir(self.folder):
-            if command[0] == "serve":
-                return _served(str(command[1]))
             result = CliRunner().invoke(main, [str(word) for word in command])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -300,45 +295,6 @@ def _has_manifest(folder: Path) -> bool:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _served(query: str) -> Outcome:
-    """The first request to ``branchrank serve``: what keeps it from starting is a refusal."""
-    from branchrank import Workspace
-    from branchrank.errors import BranchRankError
-    from branchrank.serve.access import Access
-    from branchrank.serve.http import application
-    from branchrank.serve.service import Service, Workers
-
-    workers = Workers(1, 1)
-    try:
-        with Workspace.open("data", rebuild=True) as workspace:
-            service = Service(workspace, ("local", "sqlite"))
-            service.warm_up()
-            status, body = asyncio.run(_asked(application(service, workers, Access()), query))
-    except BranchRankError as error:
-        return Outcome(error.exit_code, "", str(error))
-    if status != 200:
-        return Outcome(4, "", f"{status} {body}")
-    answer = json.loads(body)
-    return Outcome(0, json.dumps({"hits": answer["hits"]}), "")
-
-
-async def _asked(app: Any, query: str) -> tuple[int, str]:
-    stream, statuses = io.BytesIO(), []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": json.dumps({"query": query}).encode(), "more_body": False}
-
-    async def send(message: Any) -> None:
-        statuses.append(message.get("status"))
-        stream.write(message.get("body", b""))
-
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/retrieve", "headers": headers}
-    scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
-    await app(scope, receive, send)
-    return statuses[0], stream.getvalue().decode()
 
 
 @contextlib.contextmanager

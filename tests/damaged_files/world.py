@@ -47,14 +47,13 @@ ARTIFACTS = (
             SEARCH,
             ("search", *DATA, "--json", "--quiet", "--mode", "keyword", "remove stains"),
             ("pageindex", "check", *DATA),
-            ("serve", "remove stains"),
         ),
         protected=True,
     ),
     Artifact(
         "workspace",
         "data",
-        (SEARCH, ("questions", "check", *DATA), ("index", *DATA, "--quiet"), ("serve", "remove stains")),
+        (SEARCH, ("questions", "check", *DATA), ("index", *DATA, "--quiet")),
     ),
     Artifact(
         "run",

@@ -14,7 +14,7 @@ from chromadb.utils import embedding_functions
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.stores.chroma import ChromaVectors, UnreachableError, build_collection, drop_collection
+from branchrank.stores.chroma import ChromaVectors, build_collection, drop_collection
 from branchrank.stores.vectors import ExactVectors
 
 IDS = [f"k{number:03}" for number in range(200)]
@@ -65,7 +65,7 @@ def test_a_graph_that_loses_its_vectors_is_rebuilt(tmp_path: Path, monkeypatch: 
         probe(self)
         if failures:
             failures.pop()
-            raise UnreachableError("searches find only 3 of 64 sampled vectors")
+            raise ArtifactError("searches find only 3 of 64 sampled vectors", remedy="x")
 
     monkeypatch.setattr(ChromaVectors, "_probe", unlucky)
     build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
@@ -74,8 +74,9 @@ def test_a_graph_that_loses_its_vectors_is_rebuilt(tmp_path: Path, monkeypatch: 
     assert store.search(rows()[7], 1)[0].key == IDS[7]
     store.close()
     failures.extend(["first", "second", "third"])
-    with pytest.raises(UnreachableError, match="--vector-store exact"):
+    with pytest.raises(ArtifactError, match="only 3 of 64") as caught:
         build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
+    assert caught.value.remedy == "use --vector-store exact"
 
 
 def test_near_duplicates_can_still_be_found(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_an_index_contains_the_corpus(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         assert {chunk.source for chunk in index.chunks.values()} == set(PAGES)
-        assert index.vectors.ids == tuple(index.chunks) == index.bm25_chunks.ids
+        assert tuple(index.vectors.ids) == tuple(index.chunks) == tuple(index.bm25_chunks.ids)
         assert index.manifest.documents == 3
         assert index.manifest.chunks == len(index.chunks)
         assert index.manifest.nodes == len(index.tree.nodes)

@@ -88,7 +88,7 @@ def test_equal_scores_are_sorted_by_id_even_at_the_cutoff(make: Make) -> None:
 
 def test_an_empty_store_finds_nothing(make: Make) -> None:
     store = make([], np.empty((0, 4), dtype=np.float32))
-    assert store.ids == ()
+    assert len(store.ids) == 0
     assert store.search(random_rows(1, 4)[0], 3) == []
 
 
@@ -164,21 +164,6 @@ def test_recall_counts_the_misses_of_an_approximate_store() -> None:
     half = ExactVectors(ids[:5], matrix[:5])
     assert recall_against_exact(half, exact, matrix, 10) == pytest.approx(0.5)
     assert recall_against_exact(exact, exact, [], 10) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "cannot read"),
-        (b"\x80\x04N.", "cannot read"),
-        (b"PK\x03\x04 not a zip", "cannot read"),
-    ],
-)
-def test_a_file_that_is_not_an_array_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "vectors.npy"
-    path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=message):
-        load_vectors(path, 2, 3)
 
 
 def test_an_array_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
