@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from support.commands import NO_LLM, ROOT, benchmark, json_lines, make_project, program, table
-from support.front_doors import Command, Http, Library, ids
+from support.front_doors import Command
 
 QUERY = "how do I upgrade the daemon"
 
@@ -68,14 +67,6 @@ class TestShape:
         assert refused.exit_code == 7
         assert "--hybrid-no-llm" in refused.stderr
 
-    def test_every_interface_returns_the_same_hits(
-        self, command: Command, library: Library, http: Http
-    ) -> None:
-        for name in ("local", "pageindex", "hybrid"):
-            expected = ids(library().search(QUERY, name))
-            assert ids(command.hits("retrieve", "--predictor", name, QUERY)) == expected
-            assert ids(http(QUERY, name, 5)["hits"]) == expected
-
     def test_a_benchmark_compares_the_three_predictors(self, made: Path) -> None:
         rows = table(made / "summary.csv")
         assert [row["predictor"] for row in rows] == ["local", "pageindex", "hybrid"]
@@ -95,11 +86,6 @@ class TestUsedBy:
         again = benchmark(project, *words, reports=tmp_path)
         for name in ("rows.jsonl", "questions.csv", "summary.csv"):
             assert (again / name).read_bytes() == (made / name).read_bytes()
-
-    def test_hybrid_ablations_without_an_llm(self, made: Path) -> None:
-        run = json.loads((made / "run.json").read_text())
-        [hybrid] = [predictor for predictor in run["predictors"] if predictor["name"] == "hybrid"]
-        assert (hybrid["llm"], hybrid["system"]["rerank"]["method"]) == ("none", "none")
 
     @pytest.mark.parametrize(
         "door", [("retrieve.py",), ("hybrid_retrieve.py", "--no-llm"), ("pageindex_common.py", "show")]

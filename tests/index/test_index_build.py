@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
+from support.small_corpus import PAGES, reopened, small_workspace
+from support.worlds import write_pages
 
 from branchrank.errors import ArtifactError
 from branchrank.index.build import build_index
@@ -115,7 +116,7 @@ def test_a_changed_corpus_makes_the_index_stale(tmp_path: Path, change: str) -> 
     build_index(workspace).close()
     page = tmp_path / "docs" / "guide" / "descale.md"
     if change == "new":
-        write_corpus(tmp_path / "docs", {"extra.md": "# Extra\n"})
+        write_pages(tmp_path / "docs", {"extra.md": "# Extra\n"})
     elif change == "gone":
         page.unlink()
     else:

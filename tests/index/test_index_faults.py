@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from support import killed_builds
-from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
+from support.small_corpus import PAGES, reopened, small_workspace
+from support.worlds import write_pages
 
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.build import build_index
@@ -126,7 +127,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> Non
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         before = killed_builds.answers(index)
-    write_corpus(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
+    write_pages(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
     code = (
         "import resource, sys; from pathlib import Path\n"
         "from branchrank.index.build import build_index\n"
@@ -151,7 +152,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> Non
 def test_a_read_only_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
-    write_corpus(tmp_path / "docs", {"index.md": PAGES["index.md"] + "\nMore.\n"})
+    write_pages(tmp_path / "docs", {"index.md": PAGES["index.md"] + "\nMore.\n"})
     real_open = os.open
 
     def refuse(path: object, flags: int, *rest: object, **named: object) -> int:
@@ -173,7 +174,7 @@ def test_readers_see_complete_generations_during_builds(tmp_path: Path) -> None:
     pages = tmp_path / "docs"
 
     def write(number: int) -> None:
-        write_corpus(pages, {f"page{page}.md": f"# Page {page}\n\nedition{number}\n" for page in range(4)})
+        write_pages(pages, {f"page{page}.md": f"# Page {page}\n\nedition{number}\n" for page in range(4)})
 
     for source in PAGES:
         (pages / source).unlink()

@@ -15,7 +15,8 @@ from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 from support.chroma_process import chroma_server, free_port
 from support.commands import ROOT, invoke, program
-from support.small_corpus import small_workspace, write_corpus
+from support.small_corpus import PAGES, small_workspace
+from support.worlds import write_pages
 from test_chroma_safety import LOADED, Planted
 
 from branchrank import Workspace
@@ -135,7 +136,7 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_killed_upload_resumes_with_the_missing_vectors(
     tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_corpus(tmp_path / "docs")
+    write_pages(tmp_path / "docs", PAGES)
     words = ["index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "fake"]
     words += ["--chunk-tokens", 32, "--chroma-url", url]
     killed = program("-c", UPLOAD_KILLED, *words, cwd=tmp_path)

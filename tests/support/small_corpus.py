@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.worlds import write_pages
+
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 PAGES = {
@@ -15,21 +17,12 @@ PAGES = {
 }
 
 
-def write_corpus(root: Path, pages: dict[str, str] = PAGES) -> Path:
-    """Write the pages below ``root``."""
-    for source, text in pages.items():
-        path = root / source
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
-
-
 def small_workspace(folder: Path, **index: object) -> WorkspaceFolder:
     """A workspace ``folder/data`` over a corpus ``folder/docs``, with the fake embedder and exact search."""
     folder.mkdir(parents=True, exist_ok=True)
     root = folder / "docs"
     if not root.exists():
-        write_corpus(root)
+        write_pages(root, PAGES)
     settings = {"embedder": "fake:16", "vector_store": "exact", **index}
     configure(
         folder / "data", corpus=root, settings={f"index.{name}": value for name, value in settings.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.worlds import write_pages
+
 from branchrank.index.build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
@@ -60,10 +62,7 @@ Switch back to the release before. Nothing is deleted.
 
 def small_workspace(folder: Path, embedder: str = "fake:64") -> WorkspaceFolder:
     """A workspace in ``folder/data`` over the documents in ``folder/docs``."""
-    for source, text in DOCUMENTS.items():
-        path = folder / "docs" / source
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_pages(folder / "docs", DOCUMENTS)
     data = folder / "data"
     data.mkdir(exist_ok=True)
     settings = {"index.embedder": embedder, "index.vector_store": "exact", "index.chunk_tokens": 32}

@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,10 +158,7 @@ def test_a_spent_budget_ends_the_run_and_not_the_question_silently(serve: Serve)
 
 
 def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve) -> None:
-    long = [
-        RerankCandidate(id=c.id, heading=c.heading, body="word " * 200, fused_score=c.fused_score)
-        for c in pool(30)
-    ]
+    long = [msgspec.structs.replace(each, body="word " * 200) for each in pool(30)]
     server, gateway = serve(scripted.first_shown)
     result = asked(gateway, long, context_tokens=6000)
     assert len(server.requests) == len(result.calls) == len(result.shown) == 2
@@ -173,10 +171,7 @@ def test_a_pool_past_the_context_goes_in_two_batches_merged_by_rank(serve: Serve
 
 
 def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
-    long = [
-        RerankCandidate(id=c.id, heading=c.heading, body="word " * 200, fused_score=c.fused_score)
-        for c in pool(30)
-    ]
+    long = [msgspec.structs.replace(each, body="word " * 200) for each in pool(30)]
     _, gateway = serve(lambda c, n: scripted.fail(500) if n == 2 else scripted.first_shown(c, n))
     result = asked(gateway, long, context_tokens=6000)
     assert result.fallback == "http 500"
@@ -279,9 +274,7 @@ INJECTIONS = [
 def test_a_prompt_injection_can_only_change_the_ranking(serve: Serve, attack: str) -> None:
     """The model obeys the text as far as it can: it echoes the whole prompt, then names what it was told."""
     candidates = pool(20, 4)
-    candidates[9] = RerankCandidate(
-        id="n09", heading=attack, body=attack, fused_score=candidates[9].fused_score
-    )
+    candidates[9] = msgspec.structs.replace(candidates[9], heading=attack, body=attack)
     server, gateway = serve(lambda chat, number: scripted.say(attack + chat.prompt[-3000:]))
     result = asked(gateway, candidates)
     assert sorted(result.order) == ids(pool(20))
