@@ -210,7 +210,15 @@ class _Verifier:
         words = frozenset(content_stems(question))
         gold = find_quote(draft.quote, span, self.lines[node.source])
         leaked = leaked_share(question, draft.quote)
-        reason = self._fault(node, question, draft.quote, words, gold, leaked)
+        quote = normalize(draft.quote)
+        faults = {
+            "question too short": len(question.split()) < _MIN_QUESTION_WORDS or not words,
+            "quote too short": len(quote.split()) < _MIN_QUOTE_WORDS or quote == normalize(node.title),
+            "quote not in the section": gold is None,
+            "answer's wording leaked": leaked > self.max_leakage,
+            "duplicate": any(len(words & seen) >= _DUPLICATE * len(words | seen) for seen in self._seen),
+        }
+        reason = next((name for name, is_fault in faults.items() if is_fault), "")
         if reason or gold is None:
             self.rejected[reason] += 1
             return
@@ -227,22 +235,6 @@ class _Verifier:
                 extra={"leakage": round(leaked, 3)},
             )
         )
-
-    def _fault(
-        self, node: Node, question: str, quote: str, words: frozenset[str], gold: Span | None, leaked: float
-    ) -> str:
-        """Return the reason why a question is rejected, or an empty string if it is accepted."""
-        if len(question.split()) < _MIN_QUESTION_WORDS or not words:
-            return "question too short"
-        if len(normalize(quote).split()) < _MIN_QUOTE_WORDS or normalize(quote) == normalize(node.title):
-            return "quote too short"
-        if gold is None:
-            return "quote not in the section"
-        if leaked > self.max_leakage:
-            return "answer's wording leaked"
-        if any(len(words & seen) >= _DUPLICATE * len(words | seen) for seen in self._seen):
-            return "duplicate"
-        return ""
 
 
 def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
