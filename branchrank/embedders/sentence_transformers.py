@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from logging import LogRecord
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -112,29 +112,18 @@ class SentenceTransformersEmbedder:
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """Return the unit vectors of texts, one row per text."""
-        identity = self.identity
-        rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
+        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         step = max(_STEP, self._batch_size)
         for start in range(0, len(texts), step):
-            batch = [encodable(text) for text in texts[start : start + step]]
-            with self._lock:
-                rows[start : start + len(batch)] = self._model.encode_document(
-                    batch,
-                    prompt=identity.document_prefix,
-                    batch_size=self._batch_size,
-                    show_progress_bar=False,
-                )
+            batch = texts[start : start + step]
+            rows[start : start + len(batch)] = self._encoded("document", batch, batch_size=self._batch_size)
             progress("embed", start + len(batch), len(texts))
-        return unit_rows(rows, origin=identity.model)
+        return unit_rows(rows, origin=self.identity.model)
 
     def embed_query(self, text: str) -> Vectors:
         """Return the vector of a query, scaled to unit length."""
-        identity = self.identity
-        with self._lock:
-            (row,) = self._model.encode_query(
-                [encodable(text)], prompt=identity.query_prefix, show_progress_bar=False
-            )
-        return unit_row(row, origin=identity.model)
+        (row,) = self._encoded("query", [text])
+        return unit_row(row, origin=self.identity.model)
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
@@ -146,13 +135,7 @@ class SentenceTransformersEmbedder:
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts, start=1):
-            with self._lock:
-                (encoded,) = self._model.encode_document(
-                    [encodable(text)],
-                    prompt=self.identity.document_prefix,
-                    output_value=None,
-                    show_progress_bar=False,
-                )
+            (encoded,) = self._encoded("document", [text], output_value=None)
             vectors[number - 1] = encoded["sentence_embedding"].float().cpu().numpy()
             tokens.append(self._rows(encoded))
             progress("embed", number, len(texts))
@@ -160,16 +143,17 @@ class SentenceTransformersEmbedder:
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
-        with self._lock:
-            (encoded,) = self._model.encode_query(
-                [encodable(text)],
-                prompt=self.identity.query_prefix,
-                output_value=None,
-                show_progress_bar=False,
-            )
+        (encoded,) = self._encoded("query", [text], output_value=None)
         special = np.isin(encoded["input_ids"].cpu().numpy(), self._model.tokenizer.all_special_ids)
         own: Vectors = self._rows(encoded)[~special][self._prefix_tokens :]
         return own
+
+    def _encoded(self, role: Literal["document", "query"], texts: Sequence[str], **options: Any) -> Any:
+        encode = self._model.encode_document if role == "document" else self._model.encode_query
+        prompt = self.identity.document_prefix if role == "document" else self.identity.query_prefix
+        batch = [encodable(text) for text in texts]
+        with self._lock:
+            return encode(batch, prompt=prompt, show_progress_bar=False, **options)
 
     def _rows(self, encoded: Mapping[str, Any]) -> Vectors:
         rows: Vectors = encoded["token_embeddings"].float().cpu().numpy()

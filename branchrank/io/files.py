@@ -240,20 +240,6 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
     write_bytes(safe_path(root, relative, follow_last=True), content)
 
 
-def create_beneath(root: Path, relative: str) -> None:
-    """Create the file ``relative`` below ``root``, unless it exists.
-
-    The new file is empty, and only its owner can access it. Raises the same errors as :func:`open_beneath`.
-    """
-    path = safe_path(root, relative)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        if not path.is_file():
-            raise PermissionError(errno.EACCES, "not a regular file", relative) from None
-
-
 def remove_beneath(root: Path, relative: str) -> None:
     """Remove the file or folder ``relative`` below ``root``. A missing path is ignored.
 

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import sqlite3
 import threading
@@ -29,7 +30,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.io.files import create_beneath
+from branchrank.io.files import safe_path
 from branchrank.io.progress import Notify, no_notice
 
 if TYPE_CHECKING:
@@ -89,11 +90,13 @@ class Database:
         self._readonly = readonly
         self._lock = threading.Lock()
         if not readonly:
-            if root is None:  # Links are followed, because the user gave the path.
-                path = path.resolve()
-            folder = root or path.parent
-            folder.mkdir(parents=True, exist_ok=True)
-            create_beneath(folder, path.relative_to(folder).as_posix())
+            # Without ``root``, links are followed, because the user gave the path.
+            path = safe_path(root, path.relative_to(root).as_posix()) if root else path.resolve()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.touch(mode=0o600)
+            if not path.is_file():
+                raise PermissionError(errno.EACCES, "not a regular file", str(path))
         self._connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rw'}",
             uri=True,

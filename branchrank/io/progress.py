@@ -125,18 +125,16 @@ def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
         with preserved_random_state():
             from rich.console import Console
         console = Console(stderr=True)
-        with _bars(console) if console.is_terminal else _announcements() as reporter:
-            yield reporter
-
-
-@contextlib.contextmanager
-def _announcements() -> Iterator[ProgressReporter]:
-    announcements = _Announcements()
-    try:
-        yield announcements
-    finally:  # the costs are also shown after an interrupt
-        if announcements.status_text:
-            _print_line(announcements.status_text)
+        if console.is_terminal:
+            with _bars(console) as bars:
+                yield bars
+            return
+        announcements = _Announcements()
+        try:
+            yield announcements
+        finally:  # the costs are also shown after an interrupt
+            if announcements.status_text:
+                _print_line(announcements.status_text)
 
 
 @contextlib.contextmanager

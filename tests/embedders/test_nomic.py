@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from embedders.test_nomic_bert import TEXTS, published_forward
-from support.commands import invoke, program
+from support.commands import program
 from support.nomic_checkpoints import PREFIX, PUBLISHED, write_checkpoint
-from support.worlds import write_pages
 
 from branchrank.embedders import open_embedder, token_embedder
 from branchrank.embedders.nomic import NomicEmbedder
@@ -110,19 +109,6 @@ def test_int8_vectors_are_near_and_have_an_identity_of_their_own(model: str, che
     rows, expected = small.embed_documents(texts), whole.embed_documents(texts)
     assert 0.97 < (rows * expected).sum(axis=1).min() < 0.99999
     assert small.embed_documents(texts[::-1])[::-1].tobytes() == rows.tobytes()
-
-
-def test_indexes_of_two_precisions_can_exist_side_by_side(checkpoint: Path, tmp_path: Path) -> None:
-    write_pages(tmp_path / "docs")
-    common = ("--data-dir", tmp_path / "data", "--embedder", checkpoint, "--quiet")
-    for precision in ("float32", "int8"):
-        words = (*common, "--embedder-precision", precision)
-        result = invoke("index", tmp_path / "docs", *words)
-        assert result.exit_code == 0, result.output
-        result = invoke("retrieve", "tea", *words, "--json")
-        assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["hits"]
-    assert len(list((tmp_path / "data" / "indexes").iterdir())) == 2
 
 
 @pytest.mark.parametrize("name", ["fake", "openai:m", "ollama:m", "none", "folder"])

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
 from support.redis_server import RedisServer
 from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
 
-from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, RedisDecisions
+from branchrank.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 
@@ -77,14 +76,6 @@ def test_another_call_is_another_entry(opened: Callable[..., DecisionCache]) -> 
         (request(), "m", ""),
     ):
         assert cache.get(other, model, endpoint) is None
-
-
-def test_the_newest_entry_of_a_call_is_returned(opened: Callable[..., DecisionCache]) -> None:
-    cache = opened()
-    cache.put(request(), "m", RECORDED, AT)
-    newer = Recorded(reply=msgspec.structs.replace(RECORDED.reply, text="newer"))
-    cache.put(request(), "m", newer, AT)
-    assert cache.get(request(), "m", AT) == newer
 
 
 def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache]) -> None:

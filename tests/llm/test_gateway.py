@@ -189,21 +189,3 @@ def test_a_server_with_several_models_needs_a_model_name(tmp_path: Path) -> None
         assert session.gateway(server.base_url, "two").model == "two"
         server.models = ("one",)
         assert session.gateway(server.base_url, "").model == "one"
-
-
-def test_no_key_reaches_any_file_of_a_session(tmp_path: Path) -> None:
-    key = "sk-planted-own-key-77"
-    environment = {"BRANCHRANK_LLM_KEY": key, "OPENAI_API_KEY": "sk-planted-openai-88"}
-
-    def leak(chat: scripted.Chat, number: int) -> Action:
-        return scripted.say(f"{chat.headers['authorization']} {environment['OPENAI_API_KEY']}")
-
-    with ScriptedLLM(leak) as server:
-        options = LLMSettings(record=str(tmp_path / "c.sqlite"))
-        with LLMSession(options, cache_path=tmp_path / "d.sqlite", environment=environment) as session:
-            gateway = session.gateway(server.base_url, "scripted", explicit=True)
-            answer = gateway.ask(request(f"a page that holds {key}"), as_text)
-    assert server.requests[0].headers["authorization"] == f"Bearer {key}"
-    assert answer.value == "Bearer [key] [key]"
-    for path in tmp_path.iterdir():
-        assert b"planted" not in path.read_bytes()
