@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -196,9 +197,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     @property
     def rows_file(self) -> str:
         """The name of the file that contains the rows, plain or compressed."""
-        benchmark = self.settings.get("benchmark")
-        compact = isinstance(benchmark, dict) and benchmark.get("rows") == "compact"
-        return COMPACT_ROWS if compact else ROWS
+        return COMPACT_ROWS if self.settings.get("benchmark", {}).get("rows") == "compact" else ROWS
 
     @property
     def truth(self) -> tuple[str, ...]:
@@ -215,7 +214,6 @@ class RunRecord(Record, frozen=True, kw_only=True):
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
-        repeats = benchmark.get("latency_repeats", 1)
         return {
             "--experiment": self.experiment,
             "--split": self.split,
@@ -229,9 +227,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
             **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
             "--trace-depth": benchmark.get("trace_depth"),
             "--latency-sample": benchmark.get("latency_sample"),
-            **({"--latency-repeats": repeats} if repeats > 1 else {}),
+            "--latency-repeats": benchmark.get("latency_repeats", 1),
             "--question-text": benchmark.get("question_text"),
-            **({"--rows": "compact"} if self.rows_file == COMPACT_ROWS else {}),
+            "--rows": self.rows_file,
             "--llm-completion-tokens": llm.get("completion_tokens"),
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),
@@ -253,15 +251,15 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     with storage_errors(reports):
         reports.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1, 1000):
+        for attempt in count(1):
             suffix = "" if attempt == 1 else f"-{attempt}"
             directory = reports / f"{stamp}-{name}-{seed}{suffix}"
             try:
                 directory.mkdir()
+                break
             except FileExistsError:
                 continue
-            return directory
-    raise RunError(f"{reports} already has 999 runs from this second", remedy="wait a second and start again")
+    return directory
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:

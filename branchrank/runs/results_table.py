@@ -110,10 +110,6 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         others |= {each.candidate for each in found if each.baseline == system}
         return ",".join(letter for name, letter in letters.items() if name in others)
 
-    def is_best(self, system: SystemResult, measure: str) -> bool:
-        """Return whether ``system`` has the highest mean in the table, alone or tied with others."""
-        return system.means[measure].value >= max(each.means[measure].value for each in self.systems)
-
     @property
     def test(self) -> str:
         """The meaning of a dagger or letter (test, correction and level), or "" without comparisons."""
@@ -155,6 +151,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     def table(self) -> Table:
         """The means, with the highest of each measure in bold and marks that the caption explains."""
         letters, many = self.letters, len(self.systems) > 1
+        best = {name: max(each.means[name].value for each in self.systems) for name in self.measures}
         words = [f"{self.title}.", *(["Bold: the highest mean."] if many else [])]
         if self.comparisons:
             words.append(f"{'A letter: the mean' if letters else f'{DAGGER}:'} {self.test}.")
@@ -168,7 +165,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
                     *(
                         Styled(
                             f"{each.means[measure].value:.4f}",
-                            bold=many and self.is_best(each, measure),
+                            bold=many and each.means[measure].value >= best[measure],
                             marks=self.marks(each.name, measure),
                         )
                         for measure in self.measures
@@ -296,10 +293,8 @@ def _letter(place: int) -> str:
 
 def _test_words(test: str) -> str:
     """Return a test's name in the form that papers use."""
-    if "McNemar" in test:
-        return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""
-    return f"paired sign-flip randomization test{by}"
+    return "exact McNemar test" if "McNemar" in test else f"paired sign-flip randomization test{by}"
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):

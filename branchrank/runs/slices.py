@@ -59,19 +59,17 @@ def _facts(question: Question, document: Callable[[str], Document | None]) -> Go
     lines = max(section.line_end for section in found.sections)
     if item.span is None:
         return GoldFacts(question_id=question.id, document_lines=lines)
-    sections = [
-        section for section in found.sections if _overlap(item, section.line_start, section.own_line_end)
-    ]
+
+    def shared(section: Section) -> int:
+        return _overlap(item, section.line_start, section.own_line_end)
+
+    sections = list(filter(shared, found.sections))
+    main = max(sections, key=shared, default=None)
     return GoldFacts(
         question_id=question.id,
         content=_content(item, sections),
         document_lines=lines,
-        depth=max(
-            sections,
-            key=lambda section: _overlap(item, section.line_start, section.own_line_end),
-        ).level
-        if sections
-        else None,
+        depth=main.level if main else None,
     )
 
 

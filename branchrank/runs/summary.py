@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from branchrank.measures.matching import has_lines
 from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.passage_size import summarize_passages
@@ -64,22 +66,13 @@ def summarize(
 ) -> list[SummaryRow]:
     """Return one row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
-    return [_summary(scores, predictor, timings, chosen) for predictor in scores.predictors]
+    return [_summary(scores, predictor, Warm(timings, predictor), chosen) for predictor in scores.predictors]
 
 
-def _summary(
-    scores: Scores,
-    predictor: str,
-    timings: Sequence[Timing],
-    measures: dict[str, NamedMeasure],
-) -> SummaryRow:
+def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, NamedMeasure]) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
-    sizes = summarize_passages(scores.passage_sizes(predictor))
     shown = scores.shown_hits(predictor)
-    warm = Warm(timings, predictor)
-    p50, p95 = warm.percentile(TOTAL, 0.5), warm.percentile(TOTAL, 0.95)
-    compute, wait = warm.percentile(COMPUTE, 0.5), warm.percentile(LLM_WAIT, 0.5)
     return SummaryRow(
         predictor=predictor,
         llm=rows[0].llm,
@@ -90,20 +83,12 @@ def _summary(
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },
-        lines_per_hit=sizes.lines_per_hit,
-        latency_p50_ms=p50.value_ms if p50 else None,
-        latency_p95_ms=p95.value_ms if p95 else None,
         llm_calls_per_query=len(calls) / len(rows),
         llm_tokens_per_query=sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows),
         llm_cached_calls_per_query=sum(call.served_by != "server" for call in calls) / len(rows),
         llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
-        span_precision=sizes.span_precision,
-        gold_coverage=sizes.gold_coverage,
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         tokens_per_hit=_tokens_per_hit(shown),
-        repeated_pages=sizes.repeated_pages,
-        compute_p50_ms=compute.value_ms if compute else None,
-        llm_wait_p50_ms=wait.value_ms if wait else None,
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
         first_query_ms=warm.first,
@@ -114,10 +99,16 @@ def _summary(
         span_questions=sum(
             any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
         ),
-        latency_p50_low_ms=p50.low_ms if p50 else None,
-        latency_p50_high_ms=p50.high_ms if p50 else None,
-        latency_p95_low_ms=p95.low_ms if p95 else None,
-        latency_p95_high_ms=p95.high_ms if p95 else None,
+        **msgspec.structs.asdict(summarize_passages(scores.passage_sizes(predictor))),
+        **{
+            f"latency_{name}{end}_ms": getattr(found, f"{bound}_ms", None)
+            for name, found in (("p50", warm.percentile(TOTAL, 0.5)), ("p95", warm.percentile(TOTAL, 0.95)))
+            for end, bound in (("", "value"), ("_low", "low"), ("_high", "high"))
+        },
+        **{
+            f"{name}_p50_ms": getattr(warm.percentile(stage, 0.5), "value_ms", None)
+            for name, stage in (("compute", COMPUTE), ("llm_wait", LLM_WAIT))
+        },
     )
 
 

@@ -79,7 +79,6 @@ class Percentile(Record, frozen=True, kw_only=True):
     states the percentile's rank among the durations instead, as in ``second-slowest; no upper bound``.
     """
 
-    quantile: float
     n: int
     value_ms: float
     low_ms: float | None
@@ -113,7 +112,6 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
     which = _ORDINALS.get(from_top, f"{from_top}th-slowest of {n}")
     upper = ordered[bound - 1] if bound is not None else None
     return Percentile(
-        quantile=quantile,
         n=n,
         value_ms=ordered[rank - 1],
         low_ms=ordered[least - 1] if two_sided else None,

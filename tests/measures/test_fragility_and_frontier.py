@@ -20,14 +20,6 @@ def own(scores):
     return {each: each for each in scores}
 
 
-def test_six_unanimous_flips_depend_on_one_label():
-    a, b = scored([0] * 6 + [1] * 20), scored([1] * 6 + [1] * 20)
-    found = fragility(("a", a), ("b", b), own(a))
-    assert (found.leader, found.candidates) == ("b", 6)
-    assert found.unsettle == ("q00",)
-    assert found.overturn == ("q00", "q01", "q02")
-
-
 def test_a_tie_has_no_leader():
     a = scored([1, 0])
     assert fragility(("a", a), ("b", scored([0, 1])), own(a)).leader is None

@@ -187,13 +187,6 @@ def test_measures_agree_with_ir_measures_on_exported_runs(cases):
     assert ours == pytest.approx(ir_measures.calc_aggregate([theirs], qrels, runs)[theirs], abs=5e-5)
 
 
-def test_bpref_counts_the_hits_judged_wrong_above_each_right_one():
-    """Two of four judged wrong stand above the first right hit, of two; unjudged hits don't matter."""
-    qrels = {"a": 1, "b": 1, "w": 0, "x": 0, "y": 0, "z": 0}
-    run = {key: -place for place, key in enumerate(["w", "unjudged", "a", "x", "b"])}
-    assert parse_measure("Bpref")(run_ranking(run, qrels)) == pytest.approx((1 / 2 + 0) / 2)
-
-
 def test_exported_ids_hold_no_whitespace_and_repeat_nothing():
     asked = question(gold("a b.md", 1, 2))
     hits = [hit("a b.md", 5, 6), hit("a b.md", 1, 1), hit("a b.md", 9, 9), hit("a b.md", 9, 9)]

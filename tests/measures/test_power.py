@@ -57,12 +57,6 @@ def test_power_matches_brute_force(n, disagreement, difference):
     assert hit_power(n, disagreement, difference) == pytest.approx(expected, abs=1e-9)
 
 
-def test_power_at_no_difference_is_at_most_alpha():
-    for n in (10, 60, 300):
-        assert hit_power(n, 0.3, 0.0) <= 0.05
-    assert hit_power(100, 0.0, 0.0) == 0.0
-
-
 def test_questions_needed_reach_the_power_and_one_fewer_does_not():
     needed = questions_for_hit_difference(0.2, 0.1)
     assert hit_power(needed, 0.2, 0.1) >= 0.8 > hit_power(needed - 1, 0.2, 0.1)
