@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from branchrank.measures.intervals import Interval, difference_interval
+from branchrank.measures.intervals import Interval
 from branchrank.measures.significance import sign_flip
 from branchrank.measures.verdicts import (
     CompareOptions,
@@ -52,15 +52,6 @@ def test_the_interval_is_that_of_zou_and_donner():
     assert found.low == pytest.approx(0.1 - np.hypot(0.1, 0.2) / 2)
     assert found.high == pytest.approx(0.1 + np.hypot(0.15, 0.1) / 2)
     assert macro_interval([0.2, 0.0], [parts[0], None]) is None
-
-
-def test_a_duplicated_dataset_gives_the_same_difference_with_a_narrower_interval():
-    gaps = [1] * 30 + [-1] * 10 + [0] * 160
-    found = compare(stratum("x", gaps), stratum("y", gaps))
-    alone = difference_interval(np.array(gaps, dtype=float), [str(n) for n in range(200)])
-    half = (alone.high - alone.low) / 2
-    assert (found.ci_high - found.ci_low) / 2 == pytest.approx(half / 2**0.5, rel=0.01)
-    assert found.verdict == "better"
 
 
 def test_the_interval_contains_0_unless_the_test_rejects_and_few_pages_have_none():

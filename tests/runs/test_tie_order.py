@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
-from pathlib import Path
 
 import pytest
 import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import ROOT, invoke
+from support.commands import ROOT
 
 from branchrank.measures.matching import run_ranking
 
@@ -56,18 +55,6 @@ def test_the_documented_tie_order_matches_trec_eval_and_the_code(
 ) -> None:
     assert order == order_by_trec_eval(scores)
     assert order == order_by_ours(scores)
-
-
-def test_the_commands_break_ties_in_the_documented_order(tmp_path: Path) -> None:
-    for number, (_, scores, order) in enumerate(table()):
-        lines = [
-            f"q{number} Q0 {key} {rank} {score!r} x\n" for rank, (key, score) in enumerate(scores.items())
-        ]
-        (tmp_path / "a.run").write_text("".join(lines))
-        for rank, document in enumerate(order, start=1):
-            (tmp_path / "qrels.txt").write_text(f"q{number} 0 {document} 1\n")
-            result = invoke("score-trec", tmp_path / "a.run", tmp_path / "qrels.txt", "-m", "RR")
-            assert result.stdout.split()[-1] == f"{1 / rank:.4f}"
 
 
 def single(value: float) -> float:

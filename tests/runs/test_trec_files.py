@@ -122,11 +122,6 @@ def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
     assert invoke("score-trec", run, qrels, "-m", "RR").stderr == ""
 
 
-def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore", "q 1\td 1\t2", "q 1\td2\t0")
-    assert read_qrels(path) == {"q 1": {"d 1": 2, "d2": 0}}
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
