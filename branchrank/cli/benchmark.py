@@ -22,7 +22,6 @@ from branchrank.cli.options import (
     settings_options,
     typed_command,
 )
-from branchrank.cli.search import workspace_settings
 from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
 from branchrank.errors import FailedRunError
 
@@ -124,7 +123,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
     if any(":" in name for name in predictors):
         import_from_here()
     running = {name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet")}
-    settings = workspace_settings(data_dir)
+    settings = branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say).settings
     plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
     run_and_report(plan, **running)
 

@@ -69,31 +69,11 @@ def compare(
     from branchrank.run import Run
 
     where, latex, delta = (options.pop(name) for name in ("where", "latex", "delta"))
-    named = bool(options["predictor"] or options["baseline_predictor"])
-    _check_compared(candidate, named, baselines, all_pairs)
-    first = Run.load(baseline).where(*where)
-    if candidate is None:
-        if options["measures"] or latex is not None:
-            raise UsageError(
-                "--measure and --latex need two runs, but only one was given",
-                remedy="use --primary to choose the measure; `branchrank show` prints the other measures",
-            )
-        chosen = "all-pairs" if all_pairs else baselines
-        click.echo(str(first.compare_all(chosen, options["primary"], delta=delta)))
-        return
-    if delta is not None:
-        options["delta"] = delta
-    compared = Run.load(candidate).where(*where).compare_with(first, **options)
-    click.echo(str(compared))
-    write_latex(latex, comparison_table(compared))
-
-
-def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
-    """Raise UsageError for flags that do not fit the number of runs or that contradict each other."""
-    if candidate is None and named:
+    for_two = options["predictor"] or options["baseline_predictor"] or options["measures"] or latex
+    if candidate is None and for_two:
         raise UsageError(
-            "--predictor and --baseline-predictor need two runs, but only one was given",
-            remedy="add the second run, or choose a predictor as the baseline with --baseline",
+            "--predictor, --baseline-predictor, --measure and --latex need two runs, but only one was given",
+            remedy="add the second run; for one run, use --baseline to choose a baseline, and --primary",
         )
     if candidate is not None and (baselines or all_pairs):
         raise UsageError(
@@ -104,6 +84,16 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
         raise UsageError(
             "--baseline and --all-pairs cannot be given together", remedy="remove --baseline or --all-pairs"
         )
+    first = Run.load(baseline).where(*where)
+    if candidate is None:
+        chosen = "all-pairs" if all_pairs else baselines
+        click.echo(str(first.compare_all(chosen, options["primary"], delta=delta)))
+        return
+    if delta is not None:
+        options["delta"] = delta
+    compared = Run.load(candidate).where(*where).compare_with(first, **options)
+    click.echo(str(compared))
+    write_latex(latex, comparison_table(compared))
 
 
 @click.command("gate", cls=Command)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from branchrank.runs.labeling import Labeling, Passage
     from branchrank.systems.llm_choice import Estimate
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT = click.argument("output", type=FILE)
 
@@ -147,7 +146,7 @@ def _cost(spent: Spent) -> str:
 
 
 #: Maps what an annotator types to the label that is stored.
-KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
+KEYS: dict[str, Choice] = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
 #: The maximum number of lines to show from a passage.
 MOST_LINES = 60
@@ -232,8 +231,10 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             if word in ("s", "skip"):
                 break
             try:
+                if word not in KEYS:
+                    raise UsageError(f"{word!r} is not a label; type {HINT}")
                 answered = _narrowed(passage, word, lines)
-                labeling.add(passage, _label(word), answer=answered, proposal=proposal)
+                labeling.add(passage, KEYS[word], answer=answered, proposal=proposal)
             except UsageError as error:
                 say(error.message)
                 continue
@@ -250,17 +251,11 @@ def _accept(labeling: Labeling, proposals: Proposals) -> None:
             labeling.add(passage, proposal.label, proposal=proposal._replace(accepted=True))
 
 
-def _label(word: str) -> Choice:
-    if word not in KEYS:
-        raise UsageError(f"{word!r} is not a label; type {HINT}")
-    return KEYS[word]  # type: ignore[return-value]
-
-
 def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
     """Return the lines that the annotator typed after ``yes``, or ``None`` if no lines were typed."""
     if not lines:
         return None
-    if KEYS.get(word) != "yes":
+    if KEYS[word] != "yes":
         raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
     try:
         return typed_span(passage.span.source, lines)
@@ -273,11 +268,15 @@ def _show_passage(passage: Passage, place: str) -> None:
     click.secho(
         safe(f"{place} {span.source}:{span.line_start}-{span.line_end}  {passage.heading}"), fg="cyan"
     )
-    lines = passage.text.split("\n")
-    for number, line in enumerate(lines[:MOST_LINES], start=span.line_start):
+    show_lines(passage.text.split("\n"), span.line_start)
+
+
+def show_lines(lines: Sequence[str], start: int, most: int = MOST_LINES) -> None:
+    """Print the first lines with their numbers, and how many lines are not printed."""
+    for number, line in enumerate(lines[:most], start=start):
         click.echo(f"{number:>6}  {safe(line.rstrip())}")
-    if len(lines) > MOST_LINES:
-        click.echo(f"        ... {len(lines) - MOST_LINES} more lines")
+    if len(lines) > most:
+        click.echo(f"        ... {len(lines) - most} more lines")
 
 
 def _print_counts(labeling: Labeling) -> None:

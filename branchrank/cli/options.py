@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,7 +85,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         default=None,
         expose_value=False,
         help=_help(setting),
-        callback=_collect(setting),
+        callback=partial(_give, f"{setting.section}.{setting.name}"),
     )
 
 
@@ -113,17 +114,10 @@ def _help(setting: Setting) -> str:
     return f"{text}.{default}{allowed}{' Repeatable.' if setting.several else ''}"
 
 
-def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-        if value is not None and value != ():
-            _give(context, f"{setting.section}.{setting.name}", value)
-        return value
-
-    return callback
-
-
-def _give(context: click.Context, key: str, value: Any) -> None:
+def _give(key: str, context: click.Context, _parameter: click.Parameter, value: Any) -> None:
     """Store the value of a flag. Raise an error if another flag has already set the same setting."""
+    if value is None or value == ():
+        return
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
         raise click.UsageError(
@@ -132,9 +126,8 @@ def _give(context: click.Context, key: str, value: Any) -> None:
     given[key] = value
 
 
-def _all_pairs(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        _give(context, "benchmark.baseline", "all-pairs")
+def _all_pairs(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    _give("benchmark.baseline", context, parameter, "all-pairs" if value else None)
 
 
 def given_flags() -> Mapping[str, Any]:

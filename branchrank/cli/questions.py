@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import branchrank
-from branchrank.cli.labeling import agreement, generate, label
+from branchrank.cli.labeling import agreement, generate, label, show_lines
 from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
@@ -79,10 +79,7 @@ def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet
     click.echo(safe(f"{added.path}: added {added.question.id}"))
     for span, texts in zip(gold, added.gold_lines, strict=True):
         # The lines show the user whether the line numbers are correct.
-        for number, text in enumerate(texts[:GOLD_LINES], start=span.line_start):
-            click.echo(safe(f"{number:>6}  {text.rstrip()}"))
-        if len(texts) > GOLD_LINES:
-            click.echo(f"{'':>6}  ... ({len(texts) - GOLD_LINES} more)")
+        show_lines(texts, span.line_start, GOLD_LINES)
 
 
 def _given_gold(
@@ -115,9 +112,8 @@ def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | Non
         return None
     hit = choice.hit
     click.secho(safe(f"{hit.source}:{hit.line_start}-{hit.line_end}"), bold=True)
-    for number, line in enumerate(workspace.tools.file_text(hit.source).split("\n"), start=1):
-        if hit.line_start <= number <= hit.line_end:
-            click.echo(f"{number:>6}  {safe(line.rstrip())}")
+    lines = workspace.tools.file_text(hit.source).split("\n")[hit.line_start - 1 : hit.line_end]
+    show_lines(lines, hit.line_start, len(lines))
     question = click.prompt("Question", default=safe(query or choice.query))
     while True:
         given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")

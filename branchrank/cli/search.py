@@ -30,7 +30,6 @@ from branchrank.cli.terminal import Command, safe, say, show_error, typed_lines
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.io.printable import encodable, safe_line
 from branchrank.records import Hit, Retrieval
-from branchrank.settings import Resolved
 
 if TYPE_CHECKING:
     from branchrank.serve.tui import Choice
@@ -46,13 +45,6 @@ def open_workspace(data_dir: Path, *, quiet: bool = False, **more: object) -> Wo
 
     settings = {**given_flags(), **more}
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
-
-
-def workspace_settings(data_dir: Path) -> Resolved:
-    """Return the workspace's settings. The command's flags override settings in files."""
-    from branchrank import Workspace
-
-    return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 def _answer_queries(

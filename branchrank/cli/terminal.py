@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TERMINATED = 143
-HELP = ["-h", "--help"]
 #: The error numbers of a full, read-only or failing disk. Printing raises these errors if standard output is
 #: redirected to such a disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -46,12 +45,9 @@ def shown_path(path: Path) -> str:
 def typed_lines(prompt: str) -> Iterator[str]:
     """Yield each line of standard input. The prompt is printed only in a terminal."""
     shown = prompt if sys.stdin.isatty() else ""
-    while True:
-        try:
-            line = input(shown)
-        except EOFError:
-            return
-        yield line
+    with contextlib.suppress(EOFError):
+        while True:
+            yield input(shown)
 
 
 def print_notes(notes: Iterable[str]) -> None:
@@ -148,7 +144,7 @@ class Command(click.Command):
         self.help_name = help_name
         self.resumes = resumes
         super().__init__(*arguments, **named)
-        self.context_settings.setdefault("help_option_names", HELP)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if entry_name(self) in COMMON:
             self.params.append(help_all_option())
 
@@ -203,10 +199,6 @@ class Group(click.Group):
     """A click group that suggests the nearest known name for an unknown flag or subcommand."""
 
     command_class = Command
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.context_settings.setdefault("help_option_names", HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and suggest the nearest known flag for an unknown flag."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -165,27 +165,23 @@ def latex_content(found: DatasetComparison) -> Table:
 def differences_table(found: DatasetComparison) -> Table:
     """Return a table with each candidate's difference from the baseline, on each dataset and overall."""
     measure = found.measure
-    return Table(
-        caption=f"Difference from {found.baseline}",
-        headings=(
-            "candidate",
-            *found.datasets,
-            "macro difference",
-            "wins/ties/losses",
-            "adjusted p",
-            "verdict",
-        ),
-        rows=tuple(
-            (
-                each.candidate,
-                *(gap(value, measure) for value in each.differences),
-                f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})",
-                record(each),
-                p_value(each.p_adjusted),
-                verdict_words(each),
-            )
-            for each in found.comparisons
-        ),
+
+    def on_dataset(place: int) -> Callable[[Comparison], str]:
+        return lambda each: gap(each.differences[place], measure)
+
+    return table_of(
+        f"Difference from {found.baseline}",
+        found.comparisons,
+        {
+            "candidate": lambda each: each.candidate,
+            **{name: on_dataset(place) for place, name in enumerate(found.datasets)},
+            "macro difference": lambda each: (
+                f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})"
+            ),
+            "wins/ties/losses": record,
+            "adjusted p": lambda each: p_value(each.p_adjusted),
+            "verdict": verdict_words,
+        },
     )
 
 

@@ -33,9 +33,12 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     def __str__(self) -> str:
         first = self.plans[0]
         candidates = "one predictor" if first.family == 1 else f"{first.family} predictors"
+        pages = "one question per page"
+        if self.icc is not None:
+            pages = f"correlation {self.icc:.2f} between questions on one page"
         lines = [
             f"Assumed: hit rate {first.rate:.2f}, different results on {first.disagreement:.0%} of the "
-            f"questions, {self._pages()}.",
+            f"questions, {pages}.",
             *([self.pairs] if self.pairs else []),
             *plain(self.table),
             f"With {candidates} against the baseline, an adjusted p below {first.alpha:g} needs at least "
@@ -47,11 +50,6 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
                 f"Confirming a difference of {first.difference:g} needs {needed} questions (80% power)."
             )
         return "\n".join(lines)
-
-    def _pages(self) -> str:
-        if self.icc is None:
-            return "one question per page"
-        return f"correlation {self.icc:.2f} between questions on one page"
 
     @property
     def table(self) -> Table:

@@ -49,7 +49,13 @@ def title(run: RunData) -> str:
     return f"{heading(run)}, seed {run.record.seed}"
 
 
-def summary_table(run: RunData, *, short_models: bool = False) -> Table:
+def summary_tables(run: RunData, *, short_models: bool = False) -> list[Table]:
+    """Return the summary and the tables of rates, which come first if there are two gold levels."""
+    summary, rates = summary_table(run, short_models), rate_tables(run)
+    return [*rates, summary] if len(run.by_gold) > 1 else [summary, *rates]
+
+
+def summary_table(run: RunData, short_models: bool) -> Table:
     """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
     rates = {
         _short(each) if each.name in _RATES else each.name: lambda row, name=each.name: score(
@@ -161,19 +167,17 @@ def print_summary(run: RunData) -> None:
     for caution in callout.cautions:
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
-    summary, rates = summary_table(run, short_models=True), rate_tables(run)
-    for place, table in enumerate((*rates, summary) if len(run.by_gold) > 1 else (summary, *rates)):
-        if place:
-            console.print()
+    explanation = legend(run)
+    for table in summary_tables(run, short_models=True):
         print_table(console, table)
-        if table is not summary:
+        if table.caption != explanation:
             say(console, table.caption, style="dim")
+        console.print()
+    for each in run.judgment.comparisons:
+        console.print(_verdict(each))
     if run.judgment.comparisons:
         console.print()
-        for each in run.judgment.comparisons:
-            console.print(_verdict(each))
-    console.print()
-    say(console, legend(run), style="dim")
+    say(console, explanation, style="dim")
     if cached := cached_calls(run):
         say(console, cached, style="dim")
 

@@ -114,15 +114,8 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
     return Template(_asset("page.html")).substitute(
-        policy="; ".join(
-            (
-                "default-src 'none'",
-                f"style-src 'sha256-{_hash(style)}'",
-                f"script-src 'sha256-{_hash(script)}'",
-                "base-uri 'none'",
-                "form-action 'none'",
-            )
-        ),
+        policy=f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
+        f"script-src 'sha256-{_hash(script)}'; base-uri 'none'; form-action 'none'",
         title=html_text(report.title),
         style=style,
         script=script,
@@ -208,11 +201,9 @@ def run_html(run: RunData) -> str:
     compared = run.judgment.comparisons
     shown = [differences(compared)] if compared else []
     # rich draws random numbers when it is imported, so the library imports it only to show something.
-    from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
+    from branchrank.report.terminal import summary_tables, title, verdicts
 
-    summary, rates = summary_table(run), rate_tables(run)
-    tables = [*rates, summary] if len(run.by_gold) > 1 else [summary, *rates]
-    blocks: list[Block] = [recommendation(run), *tables, *shown, *verdicts(run)]
+    blocks: list[Block] = [recommendation(run), *summary_tables(run), *shown, *verdicts(run)]
     drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{html_text(title(run))}</strong></p>"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project, table, write_lines
 from support.worlds import write_pages
 
-from branchrank.index import reader
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 from branchrank.settings import (
@@ -212,31 +209,6 @@ def test_a_wrong_workspace_file_is_named(
     assert result.exit_code == code, result.output
     assert "branchrank.toml" in result.stderr or code == 3
     assert reason in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("raised", "code", "said"), [(KeyboardInterrupt(), 130, "interrupted\n"), (BrokenPipeError(), 0, "")]
-)
-def test_an_interruption_has_its_exit_code(
-    project: Path, raised: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise raised
-
-    monkeypatch.setattr(reader, "open_index", interrupted)
-    result = invoke("retrieve", "--data-dir", project / "data", "tea")
-    assert result.exit_code == code
-    assert result.stderr.endswith(said)
-    assert "Traceback" not in result.output
-
-
-def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(reader, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
-    try:
-        assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_flags_override_the_environment_and_the_environment_overrides_the_file(

@@ -53,12 +53,6 @@ def test_the_first_query_builds_the_index_and_answers(sample: Path, first) -> No
     assert manifest["embedder"]["weights_digest"].startswith("53aa51172d142c89")
 
 
-def test_a_second_query_builds_nothing(sample: Path, first) -> None:
-    again = run(sample, QUERY)
-    assert (again.returncode, again.stderr) == (0, "")
-    assert again.stdout == first.stdout
-
-
 def test_the_hybrid_query(sample: Path, first) -> None:
     done = run(sample, HYBRID_QUERY)
     assert (done.returncode, done.stderr) == (0, "")

@@ -77,23 +77,6 @@ def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     assert "summary.csv: line 2, character 17: is 'local,none,22,0.99," in result.output
 
 
-def test_a_quote_can_give_credit_if_the_span_does_not_match(tmp_path: Path) -> None:
-    question = make_questions(1)[0]
-    quoted = msgspec.structs.replace(
-        question,
-        gold=(
-            msgspec.structs.replace(
-                question.gold[0], answer_quote="t" * 20, answer_line_start=1, answer_line_end=2
-            ),
-        ),
-    )
-    loaded = make_run(tmp_path, (Planned("local", 1.0),), [quoted])
-    assert loaded.rows[0].hits[0].gold == 0
-    write_report(loaded)
-    shutil.rmtree(tmp_path / "docs")  # the pages don't hold the quote
-    assert verify_run(loaded.directory).findings == ()
-
-
 def test_a_plot_by_another_version_is_not_compared(copied: Path) -> None:
     path = copied / "plots" / "differences.svg"
     path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
