@@ -49,7 +49,7 @@ docs: setup
 
 unit: setup
 	-$(MAKE) --no-print-directory axe
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # Downloads axe-core. Without axe-core, the tests that check the accessibility of reports are skipped.
 axe: setup

@@ -23,6 +23,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 EXAMPLES = 40
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
+#: The slowest files, which are started first, so that at the end no process works alone.
+SLOWEST = (
+    "docs/test_commands.py",
+    "faults/",
+    "doors/",
+    "llm/test_whole_run.py",
+    "cli/test_sample.py",
+    "cli/test_garbage.py",
+    "damaged_files/",
+    "test_library_citizen.py",
+    "report/",
+)
 #: Tests that run only when ``-m`` names their marker.
 ON_REQUEST = ("corpora", "full")
 
@@ -33,6 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The place of a test's file among the slowest; the others keep their order behind these."""
+    name = item.nodeid.removeprefix("tests/")
+    return next((turn for turn, slow in enumerate(SLOWEST) if name.startswith(slow)), len(SLOWEST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -38,7 +38,7 @@ def command(url: str, *words: object) -> list[object]:
     return [DOOR, "--predictor", "hybrid", *endpoint(url), *quick, *words]
 
 
-@pytest.mark.parametrize("resumed_by", ["resume", "the same command"])
+@pytest.mark.parametrize("resumed_by", ["resume", pytest.param("the same command", marks=pytest.mark.full)])
 def test_the_replay_has_the_bytes_of_the_resumed_recording(tmp_path: Path, resumed_by: str) -> None:
     project = make_project(tmp_path)
     with ScriptedLLM(fails_then_holds) as server:

@@ -143,6 +143,7 @@ def test_an_unreachable_endpoint_is_refused_before_any_work(workspace: Path) -> 
     assert not (workspace / "none").exists()
 
 
+@pytest.mark.full
 def test_a_recording_is_complete_after_an_interrupted_run_without_recording(workspace: Path) -> None:
     arm = ("--predictor", "pageindex", "--sample-seed", "5")
     with ScriptedLLM(lambda chat, number: scripted.ids(list(chat.entries)[:4])) as server:
