@@ -38,7 +38,7 @@ def command() -> None:
     """Benchmark predictors on a BEIR folder, or convert its queries to questions."""
 
 
-@command.command("run", help_name="beir run", resumes=True)
+@command.command("run", resumes=True)
 @click.argument("folder", type=FOLDER)
 @SPLIT
 @flag(

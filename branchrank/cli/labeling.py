@@ -152,7 +152,7 @@ HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 an
 MOST_LINES = 60
 
 
-@click.command("label", cls=Command, help_name="questions label", resumes=True)
+@click.command("label", cls=Command, resumes=True)
 @click.argument("run", type=FOLDER)
 @DATA_DIR
 @flag(

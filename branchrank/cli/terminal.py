@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from branchrank.cli.help import COMMON, entry_name, help_all_option, remedy_for, write_options
+from branchrank.cli.help import MANY, help_all_option, remedy_for, write_options
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.io.printable import safe as safe
 
@@ -136,24 +136,20 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    ``help_name`` is the command's key in ``COMMON``, such as ``beir run``. If ``help_name`` is empty, the key
-    is the command's name. If ``resumes`` is true, an interrupted command can be run again to resume its work.
+    If ``resumes`` is true, an interrupted command can be run again to resume its work.
     """
 
-    def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
-        self.help_name = help_name
+    def __init__(self, *arguments: Any, resumes: bool = False, **named: Any) -> None:
         self.resumes = resumes
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        if entry_name(self) in COMMON:
+        self.has_many_flags = sum(isinstance(each, click.Option) for each in self.params) > MANY
+        if self.has_many_flags:
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags to the help text.
-
-        If ``COMMON`` has headings for the command, the flags are grouped under these headings.
-        """
-        if entry_name(self) in COMMON:
+        """Write the flags to the help text, with settings grouped under headings if there are many flags."""
+        if self.has_many_flags:
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)
