@@ -1,13 +1,12 @@
 """Workers that process shards in processes on this machine, and the pool that gives them the shards.
 
-1. Each worker processes one shard at a time. A thread of the command owns the worker: the thread starts the
-   worker, waits until it is ready, and then takes one shard after another from a queue. Workers are reused
-   if ``map`` is called again with the same task.
+1. Each worker processes one shard at a time. A thread of the command takes one shard after another, and sends
+   it to an idle worker or to a new worker. Workers are reused if ``map`` is called again with the same task.
 2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are in progress or
    waiting to be returned, to limit memory use and the work that an interruption can lose.
-3. If a worker dies before its shard is finished, a new worker is started, and the unfinished shard is
-   processed next. The pool raises an error if :data:`MOST_DEATHS` workers die while processing the same
-   shard, or if :data:`MOST_DEATHS` workers in a row die before they are ready.
+3. If a worker dies before its shard is finished, the shard goes to another worker. The pool raises an error
+   if :data:`MOST_DEATHS` workers die while processing the same shard, or if :data:`MOST_DEATHS` workers in a
+   row die before they are ready.
 4. A worker is a new Python interpreter that is connected to the command by a socket, or an actor in a Ray
    cluster (:mod:`branchrank.execution.ray_workers`). Workers are not started with ``multiprocessing``, which
    would import the caller's script again. Each process has its own process group, so Ctrl-C reaches only the
@@ -20,7 +19,6 @@ import contextlib
 import io
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
@@ -29,9 +27,10 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count, islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -154,7 +153,7 @@ class LostError(Exception):
 
 
 class Worker(Protocol):
-    """One worker, which only the thread that owns it uses, except for :meth:`kill`."""
+    """One worker, which one thread at a time uses, except for :meth:`kill`."""
 
     def wait(self) -> None:
         """Wait until the worker is ready. Raises :class:`LostError` if it has died."""
@@ -203,50 +202,39 @@ class Pool:
             raise
 
     def close(self, *, at_once: bool = False) -> None:
-        """Stop all workers. Unless ``at_once`` is true, each ready worker releases its resources first."""
+        """Stop all workers. Unless ``at_once`` is true, each idle worker releases its resources first."""
         crew, self._crew, self._task = self._crew, None, None
         if crew is not None:
             crew.stop(at_once)
 
 
 class _Crew:
-    """The workers for one task, and one thread for each worker."""
+    """The workers for one task. Each thread processes one shard at a time with one worker."""
 
     def __init__(self, pool: Pool, setup: Setup) -> None:
         self.pool = pool
         self.setup = setup
         self.lock = threading.Lock()
-        self.threads: list[threading.Thread] = []
+        self.threads = ThreadPoolExecutor(pool.workers)
         self.workers: dict[Worker, bool] = {}  # whether each worker is ready
-        self.shards: queue.PriorityQueue[tuple[int, bytes]] = queue.PriorityQueue()
-        self.outcomes: dict[int, Future[bytes]] = {}
-        self.deaths: Counter[int] = Counter()
+        self.idle: list[Worker] = []
         self.messages: deque[str] = deque()
-        self.failed_starts = 0
-        self.error: WorkerError | None = None
         self.stopping = False
 
     def results(self, shards: Sequence[Any]) -> Iterator[Any]:
         """Yield the results for every shard, in the order of the shards."""
-        self.deaths.clear()
-        while len(self.threads) < min(len(shards), self.pool.workers):
-            self.threads.append(threading.Thread(target=self._work, daemon=True))
-            self.threads[-1].start()
-        given = 0
-        for number in range(len(shards)):
-            while given < min(len(shards), number + AHEAD * self.pool.workers):
-                self.outcomes[given] = Future()
-                self.shards.put((given, pickle.dumps(shards[given])))
-                given += 1
+        waiting = iter(shards)
+        outcomes: deque[Future[bytes]] = deque()
+        for number in range(1, len(shards) + 1):
+            for shard in islice(waiting, AHEAD * self.pool.workers - len(outcomes)):
+                outcomes.append(self.threads.submit(self._process, pickle.dumps(shard)))
             try:
-                content = self._waited(self.outcomes[number])
+                content = self._waited(outcomes.popleft())
             except LostError as error:
                 raise WorkerError(
-                    f"{MOST_DEATHS} workers died while processing shard {number + 1} of {len(shards)}: "
-                    f"{error}",
+                    f"{MOST_DEATHS} workers died while processing shard {number} of {len(shards)}: {error}",
                     remedy="check the free memory, or use one process with --jobs 1",
                 ) from None
-            del self.outcomes[number]
             results, raised = pickle.loads(content)  # noqa: S301 - from our workers
             if raised is not None:
                 raise raised
@@ -258,8 +246,6 @@ class _Crew:
         while True:
             while self.messages:
                 self.pool.notify(self.messages.popleft())
-            if self.error is not None:
-                raise self.error
             with contextlib.suppress(TimeoutError):
                 return outcome.result(_WAIT_S)
             if time.monotonic() - since > STARTS_WITHIN_S and not any(self.workers.values()):
@@ -269,64 +255,58 @@ class _Crew:
                 )
 
     def stop(self, at_once: bool) -> None:
-        """End all workers. Unless ``at_once`` is true, each ready worker releases its resources first."""
+        """End all workers. Unless ``at_once`` is true, each idle worker releases its resources first."""
         with self.lock:
             self.stopping = True
-            for worker, is_ready in self.workers.items():
-                if at_once or not is_ready:
+            idle = [] if at_once else [*self.idle]
+            for worker in self.workers:
+                if worker not in idle:
                     worker.kill()
-        for _ in self.threads:
-            self.shards.put((-1, b""))
-        for thread in self.threads:
-            thread.join(2 * _ENDS_WITHIN_S)
+        self.threads.shutdown(cancel_futures=True)
+        with ThreadPoolExecutor() as threads:
+            threads.map(lambda worker: worker.close(), idle)
+        for worker in self.workers:
+            worker.kill()
 
-    def _work(self) -> None:
-        """Process shards with a worker of this thread, until the crew is stopped."""
-        while (worker := self._started()) is not None:
+    def _process(self, shard: bytes) -> bytes:
+        """Process a shard, with another worker if a worker dies. Raises LostError after too many deaths."""
+        for deaths in count(1):
+            worker = self._ready()
             try:
-                number, shard = self.shards.get()
-                while not self.stopping:
-                    self.outcomes[number].set_result(worker.process(shard))
-                    number, shard = self.shards.get()
-                worker.close()
+                content = worker.process(shard)
             except LostError as error:
-                self._lost(number, shard, error)
-            finally:
                 self._end(worker)
+                if deaths == MOST_DEATHS:
+                    raise
+                self.messages.append(f"a worker died ({error}); its shard goes to another worker")
+            else:
+                self.idle.append(worker)
+                return content
+        raise AssertionError
 
-    def _lost(self, number: int, shard: bytes, error: LostError) -> None:
-        """Put the shard of a dead worker back into the queue, unless too many workers died."""
-        with self.lock:
-            self.deaths[number] += 1
-            if self.deaths[number] >= MOST_DEATHS:
-                self.outcomes[number].set_exception(error)
-                return
-        self.messages.append(f"a worker died ({error}); its shard goes to another worker")
-        self.shards.put((number, shard))
-
-    def _started(self) -> Worker | None:
-        """Return a ready worker, or ``None`` if the crew is stopped or too many workers died."""
-        while True:
+    def _ready(self) -> Worker:
+        """Return an idle or a new worker. Raises LostError if the crew is stopped."""
+        for starts in count(1):
             with self.lock:
-                if self.stopping or self.error is not None:
-                    return None
+                if self.stopping:
+                    raise LostError("stopped")
+                if self.idle:
+                    return self.idle.pop()
                 worker = self.pool.start(self.setup)
                 self.workers[worker] = False
             try:
                 worker.wait()
             except LostError as error:
                 self._end(worker)
-                self.failed_starts += 1
-                if self.failed_starts >= MOST_DEATHS:
-                    self.error = WorkerError(
+                if starts == MOST_DEATHS:
+                    raise WorkerError(
                         f"{MOST_DEATHS} workers in a row died before they were ready: {error}",
                         remedy="run the command without --jobs and --engine to see the error itself",
-                    )
-                continue
-            self.failed_starts = 0
-            with self.lock:
+                    ) from None
+            else:
                 self.workers[worker] = True
-            return worker
+                return worker
+        raise AssertionError
 
     def _end(self, worker: Worker) -> None:
         worker.kill()
