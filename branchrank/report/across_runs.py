@@ -33,16 +33,16 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, output, print_table, say
-from branchrank.runs.results_table import DatasetComparison
+from branchrank.runs.results_table import MACRO, DatasetComparison
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import RunGate
 from branchrank.runs.tables import Sheet
 from branchrank.runs.words import (
+    change,
     gap,
     gap_between,
     interval,
     interval_words,
-    is_share,
     p_value,
     plural,
     record,
@@ -117,11 +117,11 @@ def scores_table(found: DatasetComparison) -> Table:
     winner = _winner(found)
     return Table(
         caption=f"{found.measure.replace('_', ' ')}, with 95% intervals",
-        headings=("system", *found.datasets, "macro average"),
+        headings=("system", *found.datasets, MACRO),
         rows=tuple(
             (
-                Styled(row.system, bold=row.system == winner),
-                *(interval(each, found.measure) for each in (*row.estimates, row.macro)),
+                Styled(row.name, bold=row.name == winner),
+                *(interval(each, found.measure) for each in row.means.values()),
             )
             for row in found.systems
         ),
@@ -140,9 +140,8 @@ def _winner(found: DatasetComparison) -> str | None:
 
 def latex_content(found: DatasetComparison) -> Table:
     """Return a table of means in which a dagger marks a macro average that differs from the baseline's."""
-    means = [[each.value for each in (*row.estimates, row.macro)] for row in found.systems]
-    best = [max(column) for column in zip(*means, strict=True)]
-    marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
+    best = {name: max(row.means[name].value for row in found.systems) for name in found.systems[0].means}
+    marked = {(each.candidate, MACRO) for each in found.comparisons if each.verdict in ("better", "worse")}
     asked = [
         f"{name} ({plural(n, 'question')})" for name, n in zip(found.datasets, found.questions, strict=True)
     ]
@@ -155,11 +154,15 @@ def latex_content(found: DatasetComparison) -> Table:
             f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
         )
     rows: list[tuple[Cell, ...]] = []
-    for row, values in zip(found.systems, means, strict=True):
-        marks = ["" for _ in row.estimates] + [DAGGER if row.system in marked else ""]
-        cells = zip(values, best, marks, strict=True)
-        rows.append((row.system, *(Styled(f"{value:.4f}", value >= top, mark) for value, top, mark in cells)))
-    return Table(caption=words, headings=("system", *found.datasets, "macro average"), rows=tuple(rows))
+    for row in found.systems:
+        cells = (
+            Styled(
+                f"{each.value:.4f}", each.value >= best[name], DAGGER if (row.name, name) in marked else ""
+            )
+            for name, each in row.means.items()
+        )
+        rows.append((row.name, *cells))
+    return Table(caption=words, headings=("system", *best), rows=tuple(rows))
 
 
 def differences_table(found: DatasetComparison) -> Table:
@@ -187,11 +190,10 @@ def differences_table(found: DatasetComparison) -> Table:
 
 def sentences(found: DatasetComparison) -> list[str]:
     """Return one sentence per comparison, with the verdict and the macro difference."""
-    unit = " points" if is_share(found.measure) else ""
     over = plural(len(found.datasets), "dataset")
     return [
         f"{each.candidate} vs {each.baseline}: {verdict_words(each)} over {over}. Macro difference "
-        f"{gap(each.difference, found.measure)}{unit} ({interval_words(each)}); "
+        f"{change(each.difference, found.measure)} ({interval_words(each)}); "
         f"adjusted p {p_value(each.p_adjusted)}."
         for each in found.comparisons
     ]
@@ -229,16 +231,15 @@ def sheet(found: DatasetComparison) -> Sheet:
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []
     for row in found.systems:
-        each = compared.get(row.system)
-        named = zip((*found.datasets, "macro average"), (*row.estimates, row.macro), strict=True)
-        for place, (dataset, cell) in enumerate(named):
+        each = compared.get(row.name)
+        for place, (dataset, cell) in enumerate(row.means.items()):
             tested: list[object] = [*[None] * (len(test) - 1), ""]
             if each is not None and place < len(each.differences):
                 tested[0] = each.differences[place]
             elif each is not None:
                 tested = [getattr(each, name) for name in test]
             figures = (cell.n, cell.value, cell.low, cell.high)
-            lines.append((row.system, dataset, found.measure, found.baseline, *figures, *tested))
+            lines.append((row.name, dataset, found.measure, found.baseline, *figures, *tested))
     header = ("system", "dataset", "measure", "baseline", "questions", "mean", "low", "high", *test)
     return Sheet(header, lines)
 

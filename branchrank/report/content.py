@@ -72,18 +72,14 @@ def report_content(run: RunData) -> Report:
 def questions(run: RunData) -> Section:
     """Return the section that contains the question browser."""
     instead = (
-        f"report.html shows the {len(run.asked)} questions with all answers. questions.csv contains a row "
-        "for each question and predictor. The command branchrank explain RUN QUESTION shows the stages of "
-        "one question."
+        f"report.html shows the {len(run.asked)} questions with all answers, questions.csv has a row for "
+        "each question and predictor, and branchrank explain RUN QUESTION shows the stages of one question."
     )
     browser = QuestionBrowser(instead=instead)
     shown = hits_shown(run)
     if shown == run.record.top_k:
         return Section("Questions", (browser,))
-    note = (
-        f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer. The rows "
-        "file contains all hits."
-    )
+    note = f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer."
     return Section("Questions", (note, browser))
 
 
@@ -167,9 +163,8 @@ def repeat(record: RunRecord) -> Section:
         ]
         blocks.append(_facts_table("Code and machine", rows))
     words = (
-        f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl; "
-        "all other figures are computed from these files. The command branchrank verify recomputes the "
-        "figures and reports differences. Digests detect damage and accidental edits, but not "
-        "deliberate changes by someone who also updates the digests."
+        f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl. The "
+        "command branchrank verify recomputes all other figures from them. Digests detect damage and "
+        "accidental edits, but not deliberate changes by someone who also updates the digests."
     )
     return Section("Repeating the run", (*blocks, words))

@@ -125,15 +125,13 @@ def latency(run: RunData) -> Section:
         labels=2,
     )
     repeats = run.settings.latency_repeats
-    timed = "Each query is timed once" if repeats == 1 else f"Each time is the median of {repeats} repeats"
+    timed = "measured once" if repeats == 1 else f"the median of {repeats} repeats"
     words = (
-        f"Queries run one at a time and without caches. {timed}. "
-        'The column "first query" shows the time of the first query to each predictor. In a new '
-        "process, the first query takes longer, because the index and the models must be opened. "
-        "After the first queries, the predictors take turns in a seeded random order. "
-        '"Compute" is the time of a query minus the wait for an LLM. "CPU" is the CPU time of all '
-        "threads of the process. The two-sided intervals are based on order statistics. An interval "
-        "for p95 needs at least 72 queries, and an upper bound for p95 needs at least 59."
+        f"Queries run one at a time and without caches; each time is {timed}. The first query of a predictor "
+        "also opens the index and the models. After that, the predictors take turns in a seeded random "
+        'order. "Compute" is the time without the wait for an LLM, and "CPU" the CPU time of all threads. '
+        "The two-sided intervals are based on order statistics. An interval for p95 needs at least 72 "
+        "queries, and an upper bound for p95 needs at least 59."
     )
     return Section("Latency", (whole, words, stages))
 
@@ -185,12 +183,10 @@ def llm_cost(run: RunData) -> Section:
         columns,
         labels=2,
     )
-    priced = "To show monetary costs, pass a price table (--price-table)."
+    priced = f"Prices as of {prices.date}." if prices else "Pass --price-table to show monetary costs."
     words = (
-        "All calls and their tokens are counted, including calls that were answered from a "
-        'cache or a cassette. "From cache" is the number of calls that were answered without a '
-        'server. "Estimated" is the number of calls whose tokens the server did not report. '
-        + (f"Prices as of {prices.date}." if prices else priced)
+        '"From cache" is the number of calls answered from a cache or a cassette, which count like all '
+        f'others. "Estimated" is the number of calls whose tokens the server did not report. {priced}'
     )
     return Section("LLM cost", (by_predictor, by_stage, words))
 

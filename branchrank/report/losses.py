@@ -56,27 +56,24 @@ def lost(run: RunData) -> Section:
     )
     reached = table_of(
         "How often a stage's list contains the gold, as a share of the predictor's answers",
-        [(name, len(rows), reach) for name, rows in traced.items() for reach in waterfall(rows)],
+        [(name, len(rows), *reach) for name, rows in traced.items() for reach in waterfall(rows)],
         {
             "predictor": lambda each: each[0],
-            "stage": lambda each: each[2].stage,
+            "stage": lambda each: each[2],
             "answers": lambda each: str(each[1]),
-            "gold in its list": lambda each: percent(each[2].present),
-            f"gold in its first {DEPTH}": lambda each: percent(each[2].in_first),
+            "gold in its list": lambda each: percent(each[3]),
+            f"gold in its first {DEPTH}": lambda each: percent(each[4]),
         },
         labels=2,
     )
     plot = line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates])
     words = (
-        'Gold is lost at "retrieval" if no branch found the gold. Gold is lost at "mapping" if '
-        "a chunk with gold was found, but no node of the tree covers the gold's lines. Gold is lost "
-        'at "fusion" if fusion ranked the gold below the first five hits. Gold is lost at "cap" if '
-        'fusion ranked the gold too low to be a candidate. Gold is lost at "group" if another chunk '
-        'represents the gold\'s document. Gold is lost at "rerank" if the gold was among the first '
-        'five hits before the reranker, but not after the reranker. Gold is lost at "passage" if its '
-        "section was among the first five, but a different passage of the section was returned. In "
-        "systems that sort the passages of all candidates together (such as hybrid), gold is lost at "
-        '"passage order" if passages of other sections came first.'
+        'Gold is lost at "retrieval" if no branch found it; at "mapping" if no node of the tree covers the '
+        'chunk that was found; at "fusion" if fusion ranked it below the first five hits; at "cap" if it '
+        'ranked too low to be a candidate; at "group" if another chunk represents its document; at "rerank" '
+        'if the reranker moved it out of the first five hits; at "passage" if a different passage of its '
+        'section was returned; and at "passage order" if passages of other sections came first (in systems '
+        "that sort the passages of all candidates together, such as hybrid)."
     )
     return Section(title, (by_fate, plot, reached, words))
 
@@ -112,10 +109,7 @@ def sliced(run: RunData) -> Section:
         )
         for slice_name, by_value in found.items()
     ]
-    words = (
-        "Slices are exploratory. In a slice with few questions, large differences can be due to chance: with "
-        "10 questions, a single question changes a rate by 10 percentage points."
-    )
+    words = "Slices are exploratory: with 10 questions, a single question changes a rate by 10 points."
     return Section("Slices", (*tables, words))
 
 
@@ -154,13 +148,11 @@ def unanswerable(run: RunData) -> Section | None:
         rows=tuple(rows),
     )
     words = (
-        "Coverage and risk assume that a predictor answers a question only if the score of the "
-        "first hit is above a threshold. Coverage is the share of questions that are answered, and "
-        "risk is the share of these answers whose first hit is wrong. Any answer to an unanswerable "
-        'question is wrong. "Answered" is the share of all questions for which the predictor returns '
-        "a hit. AURC is the mean risk over all coverages, and is undefined for a predictor that "
-        'never answers. "Excess" is the AURC minus the lowest AURC that the same answers could have '
-        "in any order. If a run has repeats, the figures are means over the curves of the repeats."
+        "Coverage and risk assume that a predictor answers a question only if the score of the first hit is "
+        "above a threshold. Coverage is the share of questions that are answered, and risk is the share of "
+        "these answers whose first hit is wrong, as every answer to an unanswerable question is. "
+        '"Answered" is the share of questions with a hit. AURC is the mean risk over all coverages. "Excess" '
+        "is the AURC minus the lowest AURC of the same answers in any order. Figures are means over repeats."
     )
     return Section("Unanswerable questions", (table, line_plots.risks(drawn), words))
 

@@ -17,20 +17,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from branchrank.io.table import Cell, Styled
 from branchrank.measures.verdicts import PILOT_BELOW, Comparison, Verdict
-from branchrank.records import Record
 from branchrank.report.blocks import Callout
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
-    gap,
-    gap_between,
+    change,
     interval,
+    interval_words,
     is_share,
     margin,
     milliseconds,
@@ -43,67 +43,55 @@ from branchrank.runs.words import (
 _NOTICED_MS = 50.0
 
 
-class Caution(Record, frozen=True, kw_only=True):
-    """A warning about ``predictor``, or about the whole run if ``predictor`` is empty."""
-
-    text: str
-    predictor: str = ""
-
-
 def is_pilot(run: RunData) -> bool:
     """Return whether the run has so few questions that only large differences can be confirmed."""
     return len(run.scores.answerable) < PILOT_BELOW
 
 
-def cautions(run: RunData) -> list[Caution]:
-    """Return all cautions for a run, starting with those about the whole run."""
+def cautions(run: RunData) -> list[str]:
+    """Return all warnings about a run, starting with those that do not concern a single predictor."""
     found = []
     if is_pilot(run):
-        text = f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
-        found.append(Caution(text=text))
+        found.append(
+            f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
+        )
     if not run.record.split:
         found.append(
-            Caution(
-                text="No split was declared (flag --split, or key 'split' in the experiment file). "
-                "Scores on questions used for tuning can overstate a system's quality."
-            )
+            "No split was declared (flag --split, or key 'split' in the experiment file). "
+            "Scores on questions used for tuning can overstate a system's quality."
         )
-    longest_first = sorted(run.predictors, key=len, reverse=True)
-    for warning in run.record.warnings:
-        name = next((each for each in longest_first if warning.startswith(f"{each}: ")), "")
-        found.append(Caution(text=warning, predictor=name))
-    return sorted(found, key=lambda each: bool(each.predictor)) + _failures(run)
+    found += run.record.warnings
+    return sorted(found, key=lambda text: _concerns(text, run.predictors)) + list(_failures(run))
 
 
-def _failures(run: RunData) -> list[Caution]:
-    """Return a caution for each predictor with failed queries or fallbacks, with the most common reasons."""
-    found = []
+def _concerns(caution: str, predictors: Sequence[str]) -> bool:
+    return caution.startswith(tuple(f"{name}: " for name in predictors))
+
+
+def _failures(run: RunData) -> Iterator[str]:
+    """Yield a warning for each predictor with failed queries or fallbacks, with the most common reasons."""
     for row in run.summary_rows:
-        if not (row.failures or row.fallbacks):
-            continue
-        rows = run.scores.rows(row.predictor)
-        parts = []
+        rows, parts = run.scores.rows(row.predictor), []
         if row.failures:
-            errors = Counter(each.error for each in rows if each.error)
-            often = "".join(f", most often with: {error}" for error, _ in errors.most_common(1))
+            [(error, _)] = Counter(each.error for each in rows if each.error).most_common(1)
             miss = "counts as a miss" if row.failures == 1 else "count as misses"
-            parts.append(f"{row.failures} of {plural(len(rows), 'query')} failed and {miss}{often}")
+            failed = f"{row.failures} of {plural(len(rows), 'query')} failed"
+            parts.append(f"{failed} and {miss}, most often with: {error}")
         if row.fallbacks:
-            reasons = Counter(reason for each in rows for reason in each.fallbacks)
-            often = "".join(f" ({reason})" for reason, _ in reasons.most_common(1))
-            parts.append(f"{row.fallbacks} of {len(rows)} answers fell back{often}")
-        found.append(Caution(text=f"{row.predictor}: {'; '.join(parts)}", predictor=row.predictor))
-    return found
+            [(reason, _)] = Counter(each for row in rows for each in row.fallbacks).most_common(1)
+            parts.append(f"{row.fallbacks} of {len(rows)} answers fell back ({reason})")
+        if parts:
+            yield f"{row.predictor}: {'; '.join(parts)}"
 
 
 def about(run: RunData, *predictors: str) -> list[str]:
-    """Return the texts of the cautions about these predictors, without cautions about the whole run."""
-    return [each.text for each in cautions(run) if each.predictor in predictors]
+    """Return the warnings about these predictors, without warnings about the whole run."""
+    return [text for text in cautions(run) if _concerns(text, predictors)]
 
 
 def recommendation(run: RunData) -> Callout:
     """Return the recommendation, together with all cautions about the run."""
-    return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
+    return Callout(text=_sentence(run), cautions=tuple(cautions(run)))
 
 
 def recommendation_text(run: RunData) -> str:
@@ -164,7 +152,7 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
 
 def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     why = "the only system" if len(run.predictors) == 1 else "the only system that answered"
-    row = _row(run, name)
+    row = run.summary_row(name)
     estimate = row.estimates[run.primary.name]
     likely = ""
     if estimate is not None and estimate.low is not None:
@@ -174,13 +162,13 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
 
 
 def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
-    closest = rivals[0]
-    others = len(rivals) - 1
+    closest, others = rivals[0], len(rivals) - 1
     over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
-        over += f" and than {'the other system' if others == 1 else f'the {others} others'} compared with it"
-    text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.baseline))}."
-    return (Styled(f"{_verb(run)} {name}:"), text, *_not_inferior(run, name), *_uncompared(run, name, rivals))
+        over += f" and than the {others} other{'s' if others > 1 else ''} compared with it"
+    cost = _cost(run.summary_row(name), against=run.summary_row(closest.baseline))
+    more = (*_not_inferior(run, name), *_uncompared(run, name, rivals))
+    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}, {cost}.", *more)
 
 
 def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
@@ -194,16 +182,14 @@ def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell
 
 def _tie(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
     unsettled = [each for each in rivals if each.verdict != "better"]
-    closest, beaten = unsettled[0], len(rivals) - len(unsettled)
+    beaten = [each.baseline for each in rivals if each.verdict == "better"]
+    closest = unsettled[0]
     text = f"{_found(run, name)}, {_unclear(closest)}"
-    if others := len(unsettled) - 1:
-        counted = unsettled[1].baseline if others == 1 else f"{others} other systems"
-        tied = closest.verdict == "equivalent within delta"
-        text += f", and no clear win over {counted}" if tied else f", nor from {counted}"
+    if others := [each.baseline for each in unsettled[1:]]:
+        text += f", and no clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}"
     if beaten:
-        worse = [each.baseline for each in rivals if each.verdict == "better"]
-        text += f", and better than {worse[0] if beaten == 1 else f'{beaten} systems'}"
-    text += f", {_cost(_row(run, name), against=_row(run, closest.baseline))}."
+        text += f", and better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}"
+    text += f", {_cost(run.summary_row(name), against=run.summary_row(closest.baseline))}."
     settled = all(each.verdict == "equivalent within delta" for each in unsettled)
     if settled or name == run.judgment.baseline:
         return (Styled(f"{_verb(run)} {name}:"), text)
@@ -212,7 +198,7 @@ def _tie(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
 
 def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
     """Recommend the cheaper system, because the leader is not significantly better."""
-    cheap, dear = _row(run, rival.baseline), _row(run, leader)
+    cheap, dear = run.summary_row(rival.baseline), run.summary_row(leader)
     price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
     text = (
         f"{_found(run, rival.baseline)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
@@ -226,12 +212,8 @@ def _verb(run: RunData) -> str:
     return "For now, use" if is_pilot(run) else "Use"
 
 
-def _row(run: RunData, name: str) -> SummaryRow:
-    return next(row for row in run.summary_rows if row.predictor == name)
-
-
 def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
-    cheap, dear = _row(run, rival), _row(run, leader)
+    cheap, dear = run.summary_row(rival), run.summary_row(leader)
     if bool(cheap.llm_calls_per_query) != bool(dear.llm_calls_per_query):
         return not cheap.llm_calls_per_query
     if cheap.latency_p50_ms is None or dear.latency_p50_ms is None:
@@ -262,16 +244,8 @@ def _score(run: RunData, name: str) -> str:
 
 
 def _difference(rival: Comparison) -> str:
-    """Return the difference as text, such as ``difference +1.9 points, 95% interval −5.0 to +9.0``."""
-    measure = rival.measure
-    unit = " points" if is_share(measure) else ""
-    found = f"difference {gap(rival.difference, measure)}{unit}"
-    if rival.ci_low is None:
-        return f"{found}, no interval: too few pages"
-    level = f"{100 * (1 - rival.alpha):g}%"
-    family = rival.family
-    adjusted = "" if family == 1 else f", adjusted for {family} comparisons"
-    return f"{found}, {level} interval {gap_between(rival.ci_low, rival.ci_high, measure)}{adjusted}"
+    """Return the difference as text, such as ``difference +1.9 points, 95% interval: −5.0 to +9.0``."""
+    return f"difference {change(rival.difference, rival.measure)}, {interval_words(rival)}"
 
 
 def _unclear(rival: Comparison) -> str:
@@ -319,4 +293,4 @@ def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
         return ()
     cheap = chosen.cheapest.name
     by = margin(chosen.delta, run.primary.name)
-    return (f"{cheap} is less than {by} worse, {_cost(_row(run, cheap))}.",)
+    return (f"{cheap} is less than {by} worse, {_cost(run.summary_row(cheap))}.",)

@@ -85,41 +85,28 @@ def _scoring_words(run: RunData) -> list[str]:
     words = []
     if modes & {"strict", *SHARES}:
         words.append(
-            "A strict hit contains at least one line of the gold, a half hit at least half of the gold's "
-            "lines, and a full hit all of the gold's lines."
+            "A strict hit contains at least one line of the gold, a half hit half, a full hit all of them."
         )
     if "relaxed" in modes:
         words.append("A relaxed hit is on the gold's page.")
     if "graded" in modes:
         words.append(
-            "In graded measures, the gain of a hit is the grade of its judgment. For measures without "
-            "grades, such as AP and R, every document judged above 0 is relevant."
+            "Graded measures use the grades of the judgments; AP and R count every grade above 0 as relevant."
         )
     words.append("A failed query counts as a miss.")
     if judged_documents(run) is None:
-        words.append(
-            "Intervals account for the correlation between questions whose gold is on the same page."
-        )
+        words.append("Intervals account for the correlation between questions about the same page.")
     return words
 
 
 def _bold_words(judgment: Judgment) -> str:
     corrected = "after adjustment for multiple comparisons."
     if judgment.winner is None:
-        return (
-            "No predictor is shown in bold, because no lead on the primary measure is significant "
-            f"{corrected}"
-        )
-    one = len(judgment.baselines) == 1
-    if judgment.all_pairs:
-        who, whom = "The predictor in bold", "every other predictor"
-    elif judgment.winner in judgment.baselines:
-        who = "The baseline (in bold)" if one else "One of the baselines (in bold)"
-        whom = "every candidate" if one else "every other predictor"
-    else:
-        who, whom = "The best candidate (in bold)", "the baseline" if one else "every baseline"
-        corrected += " Candidates were not tested against each other."
-    return f"{who} is significantly better than {whom}, {corrected}"
+        return f"No predictor is shown in bold: no lead on the primary measure is significant {corrected}"
+    lead = "The predictor in bold is significantly better than"
+    if judgment.all_pairs or judgment.winner in judgment.baselines:
+        return f"{lead} every other predictor, {corrected}"
+    return f"{lead} every baseline, {corrected} Candidates were not tested against each other."
 
 
 def passages(run: RunData) -> Section:
@@ -136,18 +123,14 @@ def passages(run: RunData) -> Section:
     words = '"Repeated pages" is the share of hits whose page already has a higher-ranked hit.'
     if strict:
         caption = f"Hit rates, and mean length of the first five hits, over {over(run)}"
-        words = (
-            "A system that returns whole files has a higher rate of strict hits, but each of its hits takes "
-            "longer to read. The columns with lines, characters and tokens show the mean length of a hit. "
-            f"{words}"
-        )
+        words = f"A system that returns whole files has more strict hits, but longer ones. {words}"
     if with_lines:
         costs["span precision"] = lambda row: percent(row.span_precision)
         costs["gold coverage"] = lambda row: percent(row.gold_coverage)
         caption += f"; span precision and gold coverage over the {with_lines} questions whose gold has lines"
         words = (
-            '"Span precision" is the share of the returned lines that are gold. "Gold coverage" is the share '
-            f"of the gold lines that were returned. {words}"
+            '"Span precision" is the share of the returned lines that are gold, and "gold coverage" the '
+            f"share of the gold lines that were returned. {words}"
         )
     return Section("Passages", (rates_table(run, caption, strict, cell=value, costs=costs), words))
 
@@ -201,9 +184,8 @@ def mixed_words(run: RunData) -> list[str]:
     if len(run.by_gold) == 1:
         return []
     return [
-        f"The questions have gold at two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
-        "the file is correct, so file-level and line-level questions are reported separately. A combined "
-        "rate depends on how many questions there are at each level. The verdicts cover both levels together."
+        f"The questions have gold at two levels: {gold_counts(run)}. A whole file is easier to find, so a "
+        "combined rate depends on how many questions there are at each level. The verdicts cover both levels."
     ]
 
 

@@ -28,17 +28,13 @@ from branchrank.runs.words import (
 )
 
 _EXPLANATION = (
-    '"P-floor" is the smallest p-value that is possible for the number of clusters in which '
-    'the two systems differ. "Detectable" is the smallest true difference that the test detects '
-    "with 80% power. The detectable difference depends on how often the two systems disagree, "
-    "and on the correlation between questions of the same cluster. "
-    '"Questions needed" is the number of questions that would confirm the observed difference '
-    'with 80% power. "Deciding labels" shows how many gold labels would have to change for the '
-    "difference to lose significance, and how many gold labels belong to questions on which the "
-    "leader scores higher. The effect size for hits is the odds ratio, which is the number of "
-    "wins divided by the number of losses (1 means no difference). The effect size for other "
-    "measures is d_z, which is the mean difference divided by the standard deviation of the "
-    "differences."
+    '"P-floor" is the smallest p-value that is possible for the number of clusters in which the two systems '
+    'differ. "Detectable" is the smallest true difference that the test detects with 80% power, and '
+    '"questions needed" the number of questions that would confirm the observed difference with 80% power. '
+    '"Deciding labels" shows how many gold labels would have to change for the difference to lose '
+    "significance, of the labels of questions on which the leader scores higher. The effect size is the "
+    "odds ratio for hits (wins divided by losses), and for other measures d_z (mean difference divided by "
+    "the standard deviation of the differences)."
 )
 
 
@@ -96,7 +92,7 @@ def _conditions(run: RunData) -> str:
     if seal is not None:
         declared = (
             f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}). "
-            "To prove that the seal is older than the run, a copy of the seal must exist in another place."
+            "A copy of the seal in another place can prove that it is older than the run."
         )
     units = f"in {plural(first.clusters, 'cluster')} (one for each gold source)"
     if judged_documents(run) is not None:

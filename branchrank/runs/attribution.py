@@ -104,26 +104,18 @@ def lost_in(row: Row) -> str:
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
-class Reach(Record, frozen=True, kw_only=True):
-    """The share of a predictor's rows whose gold is in the ranked list of one stage.
+def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[tuple[str, float, float]]:
+    """For each stage, return two shares of one predictor's rows.
 
-    ``present`` is the share of rows in which at least one entry of the list contains gold. ``in_first`` is
-    the share of rows in which at least one of the first k entries contains gold.
+    The first is the share of rows whose gold is in the stage's ranked list, and the second is the share of
+    rows whose gold is in the first ``depth`` entries of the list.
     """
-
-    stage: str
-    present: float
-    in_first: float
-
-
-def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """For each stage, return the share of one predictor's rows whose gold is in the stage's ranked list."""
     count = len(rows) or 1
     return [
-        Reach(
-            stage=stage,
-            present=sum(stage in row.gold_ranks for row in rows) / count,
-            in_first=sum(row.gold_ranks.get(stage, depth + 1) <= depth for row in rows) / count,
+        (
+            stage,
+            sum(stage in row.gold_ranks for row in rows) / count,
+            sum(row.gold_ranks.get(stage, depth + 1) <= depth for row in rows) / count,
         )
         for stage in _in_order(rows)
     ]

@@ -297,16 +297,14 @@ def _test_words(test: str) -> str:
     return "exact McNemar test" if "McNemar" in test else f"paired sign-flip randomization test{by}"
 
 
-class SystemOverDatasets(Record, frozen=True, kw_only=True):
-    """A system's mean on each dataset, in the order of the datasets, and the average of these means."""
-
-    system: str
-    estimates: tuple[Estimate, ...]
-    macro: Estimate
+#: The name of the average of the datasets' means, which have equal weights.
+MACRO = "macro average"
 
 
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
+
+    The ``means`` of a system have the datasets' names as keys, followed by ``macro average``.
 
     ``questions`` contains each dataset's number of answerable questions. ``pages`` contains each dataset's
     number of pages with gold. ``notes`` contains sentences about systems that were left out, datasets with
@@ -318,7 +316,7 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
     datasets: tuple[str, ...]
     questions: tuple[int, ...]
     pages: tuple[int, ...]
-    systems: tuple[SystemOverDatasets, ...]
+    systems: tuple[SystemResult, ...]
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
 
@@ -373,7 +371,7 @@ def compare_datasets(
         datasets=tuple(runs),
         questions=tuple(len(stratum.pages) for stratum in strata),
         pages=tuple(len(set(stratum.pages.values())) for stratum in strata),
-        systems=tuple(_row(strata, system) for system in systems),
+        systems=tuple(_system(dict(zip(runs, strata, strict=True)), system) for system in systems),
         comparisons=compare_strata(
             strata,
             measure=chosen.name,
@@ -398,13 +396,11 @@ def _check_apart(runs: Mapping[str, RunData]) -> None:
             )
 
 
-def _row(strata: Sequence[Stratum], system: str) -> SystemOverDatasets:
-    mean, interval = macro_average(strata, system)
-    return SystemOverDatasets(
-        system=system,
-        estimates=tuple(estimate(stratum.scores[system], stratum.pages) for stratum in strata),
-        macro=bounded(mean, interval, sum(len(stratum.pages) for stratum in strata)),
-    )
+def _system(strata: Mapping[str, Stratum], system: str) -> SystemResult:
+    mean, interval = macro_average([*strata.values()], system)
+    means = {name: estimate(stratum.scores[system], stratum.pages) for name, stratum in strata.items()}
+    macro = bounded(mean, interval, sum(len(stratum.pages) for stratum in strata.values()))
+    return SystemResult(name=system, means={**means, MACRO: macro})
 
 
 def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> list[str]:

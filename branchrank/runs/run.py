@@ -105,6 +105,10 @@ class RunData:
         """One row per predictor, with scores, passage sizes, latency and LLM usage."""
         return tuple(summarize(self.scores, self.timed, (*self.standard, *self.extra)))
 
+    def summary_row(self, predictor: str) -> SummaryRow:
+        """Return a predictor's row of the summary."""
+        return next(row for row in self.summary_rows if row.predictor == predictor)
+
     @property
     def clusters(self) -> dict[str, str]:
         """A dict from each answerable question's id to its cluster, which is the source file of its gold."""

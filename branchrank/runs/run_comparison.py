@@ -6,7 +6,7 @@ of predictors together. A positive difference means that the candidate is better
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,9 @@ from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.tables import comparisons_sheet
 from branchrank.runs.words import (
+    change,
     effect,
-    gap,
     gap_between,
-    is_share,
     milliseconds,
     opening,
     plural,
@@ -57,14 +56,6 @@ class PredictorComparisons(Record, frozen=True, kw_only=True):
         return comparisons_sheet(self.comparisons).frame
 
 
-class Flip(Record, frozen=True, kw_only=True):
-    """A question with different scores in the two runs."""
-
-    question_id: str
-    baseline: float
-    candidate: float
-
-
 class Change(Record, frozen=True, kw_only=True):
     """The difference in a measure between the two runs, without a significance test.
 
@@ -85,7 +76,7 @@ class Change(Record, frozen=True, kw_only=True):
         return (
             f"{where}{self.measure} {score(self.candidate, self.measure)} vs "
             f"{score(self.baseline, self.measure)} over {plural(found.n, 'question')}, "
-            f"{gap(found.value, self.measure)}{' points' if is_share(self.measure) else ''} "
+            f"{change(found.value, self.measure)} "
             f"(95% interval, not tested: {gap_between(found.low, found.high, self.measure)})"
         )
 
@@ -96,23 +87,23 @@ class Pair(Record, frozen=True, kw_only=True):
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` contains the
     test of the primary measure. ``others`` contains the differences in the other chosen measures. ``by_gold``
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
-    levels. ``flips`` contains the questions with different scores, in the order of the run. ``same_hits`` is
-    true if both predictors returned the same hits for every question. ``str()`` returns the text that
+    levels. ``won`` and ``lost`` contain the ids of the questions on which the candidate scored higher and
+    lower, in the order of the run. ``same_hits`` is true if both
+    predictors returned the same hits for every question. ``str()`` returns the text that
     ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
     candidate: SummaryRow
     comparison: Comparison
-    flips: tuple[Flip, ...]
+    won: tuple[str, ...]
+    lost: tuple[str, ...]
     same_hits: bool = False
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
 
     def __str__(self) -> str:
         old, new = self.baseline, self.candidate
-        won = [flip.question_id for flip in self.flips if flip.candidate > flip.baseline]
-        lost = [flip.question_id for flip in self.flips if flip.candidate < flip.baseline]
         return _text(
             (
                 *map(str, self.by_gold),
@@ -123,8 +114,8 @@ class Pair(Record, frozen=True, kw_only=True):
                 f"p95: {milliseconds(old.latency_p95_ms)} -> {milliseconds(new.latency_p95_ms)} ms",
                 f"LLM tokens per query: {old.llm_tokens_per_query:.0f} -> {new.llm_tokens_per_query:.0f}; "
                 f"lines per hit: {old.lines_per_hit or 0:.1f} -> {new.lines_per_hit or 0:.1f}",
-                f"won ({len(won)}): {', '.join(won) or 'none'}",
-                f"lost ({len(lost)}): {', '.join(lost) or 'none'}",
+                f"won ({len(self.won)}): {', '.join(self.won) or 'none'}",
+                f"lost ({len(self.lost)}): {', '.join(self.lost) or 'none'}",
             )
         )
 
@@ -221,10 +212,11 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         changes=tuple(changed_settings(candidate, baseline)),
         pairs=tuple(
             Pair(
-                baseline=_summary_row(baseline, old),
-                candidate=_summary_row(candidate, new),
+                baseline=baseline.summary_row(old),
+                candidate=candidate.summary_row(new),
                 comparison=comparison,
-                flips=_flips(before, after, candidate.scores.answerable),
+                won=tuple(key for key, value in after.items() if value > before[key]),
+                lost=tuple(key for key, value in after.items() if value < before[key]),
                 same_hits=_answers(candidate, new) == _answers(baseline, old),
                 others=tuple(_change(baseline, candidate, (old, new), each) for each in others),
                 by_gold=tuple(
@@ -235,15 +227,6 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
             )
             for (old, new), (before, after), comparison in zip(pairs, scores, comparisons, strict=True)
         ),
-    )
-
-
-def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Iterable[str]) -> tuple[Flip, ...]:
-    """Return the questions whose scores differ between the two runs, in the order of ``asked``."""
-    return tuple(
-        Flip(question_id=key, baseline=before[key], candidate=after[key])
-        for key in asked
-        if before[key] != after[key]
     )
 
 
@@ -326,10 +309,6 @@ def _pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> li
         f"{', '.join(candidate.predictors)}",
         remedy="choose a predictor from each run",
     )
-
-
-def _summary_row(run: RunData, predictor: str) -> SummaryRow:
-    return next(row for row in run.summary_rows if row.predictor == predictor)
 
 
 def changed_settings(candidate: RunData, baseline: RunData) -> list[str]:

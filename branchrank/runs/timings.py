@@ -106,16 +106,16 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
     ordered = sorted(times_ms)
     rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004
     bound = _bound_rank(n, quantile, _CONFIDENCE)
-    least, most = _lowest_rank(n, quantile, _CONFIDENCE), _bound_rank(n, quantile, (1 + _CONFIDENCE) / 2)
-    two_sided = least > 0 and most is not None
+    # The lower end is the upper end for the times in descending order.
+    most, least = (_bound_rank(n, each, (1 + _CONFIDENCE) / 2) for each in (quantile, 1 - quantile))
     from_top = n - rank + 1
     which = _ORDINALS.get(from_top, f"{from_top}th-slowest of {n}")
     upper = ordered[bound - 1] if bound is not None else None
     return Percentile(
         n=n,
         value_ms=ordered[rank - 1],
-        low_ms=ordered[least - 1] if two_sided else None,
-        high_ms=ordered[most - 1] if two_sided and most is not None else None,
+        low_ms=ordered[n - least] if least is not None and most is not None else None,
+        high_ms=ordered[most - 1] if least is not None and most is not None else None,
         upper_ms=upper,
         words=f"{which}; no upper bound" if upper is None else f"at most {upper:.1f} ms, 95% confidence",
     )
@@ -127,14 +127,6 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
     from scipy.stats import binom
 
     return int(binom.ppf(confidence, n, quantile)) + 1
-
-
-def _lowest_rank(n: int, quantile: float, confidence: float) -> int:
-    """Return the interval's lower bound as a rank among the sorted times, or 0 if n is too small."""
-    from scipy.stats import binom
-
-    rank = int(binom.ppf((1 - confidence) / 2, n, quantile))
-    return rank if binom.cdf(rank - 1, n, quantile) <= (1 - confidence) / 2 else rank - 1
 
 
 class Warm:

@@ -50,6 +50,11 @@ def gap(value: float, measure: str) -> str:
     return shown.replace("-", MINUS)
 
 
+def change(value: float, measure: str) -> str:
+    """Format a difference with its sign and unit, such as ``+13.9 points`` or ``+0.042``."""
+    return gap(value, measure) + (" points" if is_share(measure) else "")
+
+
 def gap_between(low: float | None, high: float | None, measure: str) -> str:
     """Format the interval of a difference."""
     if low is None or high is None:
@@ -111,10 +116,9 @@ def opening(comparison: Comparison) -> str:
 def sentence(comparison: Comparison) -> str:
     """Return sentences with the means, the difference, its interval and the p-value behind a verdict."""
     measure = comparison.measure
-    unit = " points" if is_share(measure) else ""
     parts = [
         f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)} over "
-        f"{plural(comparison.n, 'question')}, {gap(comparison.difference, measure)}{unit} "
+        f"{plural(comparison.n, 'question')}, {change(comparison.difference, measure)} "
         f"({interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "

@@ -9,6 +9,7 @@ from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank import Run, errors, library
+from branchrank.runs.results_table import MACRO
 
 
 def arms(*names: str) -> list[Planned]:
@@ -34,13 +35,13 @@ def test_rows_are_systems_and_columns_datasets_with_a_macro_average(runs: dict[s
     figures = found.comparison
     assert figures.datasets == ("small", "large")
     assert (figures.questions, figures.pages) == ((40, 120), (40, 60))
-    assert [row.system for row in figures.systems] == ["local", "hybrid"]
+    assert [row.name for row in figures.systems] == ["local", "hybrid"]
     small, large = (Run.load(path).summary.set_index("predictor")["strict_hit@1"] for path in runs.values())
     for row in figures.systems:
-        assert [each.value for each in row.estimates] == pytest.approx(
-            [small[row.system], large[row.system]], abs=1e-6
+        assert [row.means[name].value for name in figures.datasets] == pytest.approx(
+            [small[row.name], large[row.name]], abs=1e-6
         )
-        assert row.macro.value == pytest.approx((small[row.system] + large[row.system]) / 2, abs=1e-6)
+        assert row.means[MACRO].value == pytest.approx((small[row.name] + large[row.name]) / 2, abs=1e-6)
     [compared] = figures.comparisons
     assert (compared.baseline, compared.candidate, compared.verdict) == ("local", "hybrid", "better")
     assert any("extra" in note for note in figures.notes)
@@ -48,7 +49,7 @@ def test_rows_are_systems_and_columns_datasets_with_a_macro_average(runs: dict[s
     assert list(frame["dataset"]) == ["small", "large", "macro average"] * 2
     last = frame.iloc[-1]
     assert last["verdict"] == "better"
-    assert last["mean"] == pytest.approx(figures.systems[1].macro.value, abs=1e-6)
+    assert last["mean"] == pytest.approx(figures.systems[1].means[MACRO].value, abs=1e-6)
     assert last["ci_low"] == pytest.approx(compared.ci_low, abs=1e-6)
 
 
@@ -102,8 +103,8 @@ def test_the_table_as_latex(runs: dict[str, Path], tmp_path: Path) -> None:
     found = library.compare_datasets({"small_docs": runs["small"], "large_docs": runs["large"]}).comparison
     assert r"System & small\_docs & large\_docs & macro average \\" in text
     local, hybrid = found.systems
-    assert f"local & {local.estimates[0].value:.4f} & {local.estimates[1].value:.4f}" in text
-    assert rf"\textbf{{{hybrid.macro.value:.4f}}}\rlap{{$^{{\dagger}}$}} \\" in text
+    assert f"local & {local.means['small_docs'].value:.4f} & {local.means['large_docs'].value:.4f}" in text
+    assert rf"\textbf{{{hybrid.means[MACRO].value:.4f}}}\rlap{{$^{{\dagger}}$}} \\" in text
     assert "stratified by dataset" in " ".join(text.split())
     small, large = (len(Run.load(path).data.clusters) for path in runs.values())
     assert rf"on small\_docs ({small} questions), large\_docs ({large} questions)" in text

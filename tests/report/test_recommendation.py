@@ -65,14 +65,14 @@ def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> No
     assert text.startswith(
         f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"
     )
-    assert f"(difference +{100 * comparison.difference:.1f} points, 95% interval +" in text
+    assert f"(difference +{100 * comparison.difference:.1f} points, 95% interval: +" in text
 
 
 def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1))
     assert text.startswith("Use local: ")
     assert ", better than poor (difference +" in text
-    assert "and than the other system compared with it" in text
+    assert "and than the 1 other compared with it" in text
 
 
 def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> None:
