@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import sys
 import traceback
@@ -13,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from branchrank.cli.help import MANY, help_all_option, remedy_for, write_options
-from branchrank.errors import BranchRankError, StorageError, suggestion
+from branchrank.errors import BranchRankError, StorageError
 from branchrank.io.printable import safe as safe
 
 if TYPE_CHECKING:
@@ -56,12 +55,6 @@ def print_notes(notes: Iterable[str]) -> None:
         say(f"note: {note}")
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    """Return a space and a sentence such as ``Did you mean `local`?``, or an empty string."""
-    near = suggestion(name, known)
-    return f" {near[:1].upper()}{near[1:]}" if near else ""
-
-
 def import_from_here() -> None:
     """Add the working directory to Python's import path."""
     here = os.getcwd()
@@ -91,13 +84,6 @@ def _print_fault(kind: type[BaseException], error: BaseException, trace: Traceba
     sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _end_without_reader(ctx: click.Context) -> NoReturn:
-    """Exit with code 0 and no message, because the reader of the output has closed the pipe (``| head``)."""
-    with contextlib.suppress(OSError):  # discards the output that is still buffered
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    ctx.exit(0)
-
-
 class Terminated(SystemExit):
     """Raised when the process receives SIGTERM."""
 
@@ -111,26 +97,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
-
-
-@contextlib.contextmanager
-def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """Add the nearest known name to click's error for an unknown flag or choice."""
-    try:
-        yield
-    except click.NoSuchOption as error:
-        known = [flag for each in command.get_params(ctx) for flag in (*each.opts, *each.secondary_opts)]
-        message = f"No such option {error.option_name!r}.{_nearest(error.option_name, known)}"
-        raise click.UsageError(message, ctx) from None
-    except click.BadParameter as error:
-        kind = error.param.type if error.param is not None else None
-        given = re.match(r"'([^']*)' is not one of ", error.message)
-        if isinstance(kind, click.Choice) and given:
-            near = _nearest(given[1], [str(each) for each in kind.choices])
-            raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
-        raise
-    except BrokenPipeError:  # the reader of the help text has closed the pipe
-        _end_without_reader(ctx)
 
 
 class Command(click.Command):
@@ -154,11 +120,6 @@ class Command(click.Command):
         else:
             super().format_options(ctx, formatter)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and suggest the nearest known name for an unknown flag or choice."""
-        with _suggestions(self, ctx):
-            return super().parse_args(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Turn a :class:`BranchRankError` into an error message and an exit code."""
         with contextlib.suppress(ValueError):  # raised outside the main thread
@@ -176,8 +137,6 @@ class Command(click.Command):
         except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort on Ctrl-C and at end of input
             click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            _end_without_reader(ctx)
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -192,23 +151,9 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A click group that suggests the nearest known name for an unknown flag or subcommand."""
+    """A click group whose subcommands report errors as :class:`Command` does."""
 
     command_class = Command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and suggest the nearest known flag for an unknown flag."""
-        with _suggestions(self, ctx):
-            return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand in ``args``, and suggest the nearest known name for an unknown subcommand."""
-        if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            near = _nearest(args[0], self.list_commands(ctx))
-            raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 Group.group_class = Group
