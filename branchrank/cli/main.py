@@ -66,6 +66,10 @@ VERBS = {verb: each for verbs in HEADINGS.values() for verb, each in verbs.items
 class LazyGroup(Group):
     """A command group that imports the module of a subcommand only when the subcommand is used."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of their headings."""
+        return list(VERBS)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of a command and return the command."""
         if cmd_name not in VERBS:
