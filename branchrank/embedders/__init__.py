@@ -51,6 +51,7 @@ __all__ = [
     "Vectors",
     "check_gives_tokens",
     "is_bundled",
+    "on_server",
     "open_embedder",
     "token_embedder",
     "unit_rows",
@@ -68,8 +69,13 @@ def _routes() -> tuple[str, ...]:
     return (*ROUTES, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
-def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
+def open_embedder(
+    settings: IndexSettings, *, notify: Notify | None = None, built: EmbedderIdentity | None = None
+) -> Embedder:
     """Open the embedder that ``settings.embedder`` selects. ``notify`` is called before a download.
+
+    ``built`` is the identity of the embedder that built the index. With it, a server is not contacted before
+    the first text is embedded.
 
     Raises :class:`UsageError` if the embedder's name is malformed, and
     :class:`~branchrank.errors.ModelError` if the model is not available. An unavailable model is never
@@ -88,11 +94,11 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         return NoEmbedder()
     if route == "fake":
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
-    if route in ("openai", "ollama"):
+    if on_server(settings.embedder):
         from branchrank.embedders.server import OllamaEmbedder, OpenAIEmbedder
 
         server = OpenAIEmbedder if route == "openai" else OllamaEmbedder
-        return server(model, settings.embedding_url)
+        return server(model, settings.embedding_url, built)
     for entry in entry_points(group=ENTRY_POINTS, name=route):
         return _open_installed(entry, model, notify)
     try:
@@ -194,8 +200,13 @@ def check_gives_tokens(name: str) -> None:
     """Raise :class:`UsageError` for ``none`` and for embedders on a server, which have no token vectors."""
     if name == NONE:
         raise no_vectors("the index")
-    if name.partition(":")[0] in ("openai", "ollama"):
+    if on_server(name):
         raise _no_tokens(name)
+
+
+def on_server(name: str) -> bool:
+    """Return whether a server runs the model of the embedder ``name``."""
+    return name.partition(":")[0] in ("openai", "ollama")
 
 
 def _no_tokens(name: str) -> UsageError:

@@ -55,6 +55,14 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
     weights_digest: str = ""
 
 
+def model_changed(built: EmbedderIdentity, current: EmbedderIdentity) -> ArtifactError:
+    """Return the error for an index whose model is not the ``current`` one."""
+    return ArtifactError(
+        f"the index was embedded by {built}, but the model is now {current}",
+        remedy="rebuild the index: branchrank index",
+    )
+
+
 class Embedder(Protocol):
     """Converts texts to vectors of unit length. Raises :class:`~branchrank.errors.ModelError` on failure."""
 

@@ -4,7 +4,8 @@
    :func:`branchrank.io.keys.key_for` selects. Redirects are errors. No message contains an API key.
 2. A request is retried at most twice after a lost connection or a response with the status 429, 502, 503 or
    504.
-3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
+3. An index's embedder has the index's identity without a request. Its first response is compared with it.
+4. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
    and not zero. For an invalid response, the error message contains the server's URL.
 """
 
@@ -20,7 +21,13 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, conventional_prefixes, unit_rows
+from branchrank.embedders.protocol import (
+    EmbedderIdentity,
+    Vectors,
+    conventional_prefixes,
+    model_changed,
+    unit_rows,
+)
 from branchrank.errors import ModelError, UsageError
 from branchrank.io.files import NOT_JSON
 from branchrank.io.keys import open_endpoint
@@ -76,22 +83,24 @@ class _OllamaTags(Record, frozen=True, kw_only=True):
 
 
 class ServerEmbedder(ABC):
-    """The base class of embedders that query a server. The first read of ``identity`` contacts the server.
+    """The base class of embedders that query a server.
 
     ``model`` is the name of the model, and ``url`` the base URL of the server. If ``url`` is empty, the
-    route's default server is used.
+    route's default server is used. ``built`` is the identity of the embedder that built the index, if any.
+    Without it, the first read of ``identity`` contacts the server.
     """
 
     route = ""
     default_url = ""
 
-    def __init__(self, model: str, url: str = "") -> None:
+    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
         if not model:
             raise UsageError(
                 f"the embedder {self.route!r} needs the name of a model",
                 remedy=f"use --embedder {self.route}:MODEL",
             )
         self.model = model
+        self._built = built
         self.prefixes = conventional_prefixes(model)
         self.endpoint = open_endpoint("EMBEDDING", url or self.default_url, os.environ)
         if self.endpoint.query:
@@ -107,16 +116,23 @@ class ServerEmbedder(ABC):
 
         Raises :class:`ModelError` if the server does not respond.
         """
-        revision, max_tokens = self.describe()
+        return self._built or self._current(self._request(["dimension"]).shape[1])
+
+    def _current(self, dimension: int) -> EmbedderIdentity:
+        revision, max_tokens = self._description
         return EmbedderIdentity(
             name=self.route,
             model=self.model,
             revision=revision,
-            dimension=self._request(["dimension"]).shape[1],
+            dimension=dimension,
             max_tokens=max_tokens,
             query_prefix=self.prefixes.query,
             document_prefix=self.prefixes.document,
         )
+
+    @cached_property
+    def _description(self) -> tuple[str, int]:
+        return self.describe()
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """Return the unit vectors of texts, one row per text. Each request contains at most 32 texts."""
@@ -192,7 +208,10 @@ class ServerEmbedder(ABC):
 
     def _checked(self, texts: Sequence[str]) -> Vectors:
         rows = self._request(texts)
-        if rows.shape[1] != self.identity.dimension:
+        current = self._current(rows.shape[1])
+        if self._built and current != self._built:
+            raise model_changed(self._built, current)
+        if current != self.identity:
             raise self._invalid(
                 f"{rows.shape[1]} dimensions, but earlier vectors had {self.identity.dimension} dimensions"
             )
@@ -223,8 +242,8 @@ class OpenAIEmbedder(ServerEmbedder):
     route = "openai"
     default_url = "https://api.openai.com/v1"
 
-    def __init__(self, model: str, url: str = "") -> None:
-        super().__init__(model, url)
+    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
+        super().__init__(model, url, built)
         if not url and not self.endpoint.authorization:
             raise ModelError(
                 f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
@@ -253,8 +272,8 @@ class OllamaEmbedder(ServerEmbedder):
     route = "ollama"
     default_url = "http://127.0.0.1:11434"
 
-    def __init__(self, model: str, url: str = "") -> None:
-        super().__init__(model, url)
+    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
+        super().__init__(model, url, built)
         self._remedies = {**_REMEDIES, 404: f"ollama pull {model}"}
 
     def describe(self) -> tuple[str, int]:

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.corpus.loading import discover
-from branchrank.embedders import open_embedder, token_embedder
+from branchrank.embedders import on_server, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
 from branchrank.execution.executors import open_executor
@@ -254,6 +254,8 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     try:
         # Opening these parts raises an error if one of them is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
+        if on_server(workspace.index_settings.embedder):
+            index.embedder.embed_query("dimension")  # an error if the server's model has changed
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(
                 "the index has token vectors that the settings do not ask for", remedy="branchrank index"

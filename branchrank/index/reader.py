@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.embedders import Embedder, check_name, open_embedder
 from branchrank.embedders.fake import NONE
+from branchrank.embedders.protocol import model_changed
 from branchrank.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.documents import corpus_change, read_documents
 from branchrank.index.generations import MANIFEST, Pin
@@ -226,15 +227,13 @@ class Index:
     def embedder(self) -> Embedder:
         """The model that computed the vectors.
 
-        Raises :class:`ArtifactError` if the model has changed since the build.
+        Raises :class:`ArtifactError` if the model has changed since the build. A model on a server is compared
+        when the first text is embedded.
         """
-        embedder = open_embedder(self.settings, notify=self._notify)
-        if embedder.identity != self.manifest.embedder:
-            raise ArtifactError(
-                f"the index was embedded by {self.manifest.embedder}, but the model is now "
-                f"{embedder.identity}",
-                remedy="rebuild the index: branchrank index",
-            )
+        built = self.manifest.embedder
+        embedder = open_embedder(self.settings, notify=self._notify, built=built)
+        if embedder.identity != built:
+            raise model_changed(built, embedder.identity)
         return embedder
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
