@@ -522,8 +522,8 @@ class Workspace:
         ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). Each hit is the best
         chunk of a document. The hit's ``members`` are the best chunks of that document, including the hit
         itself. ``limit`` defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in
-        :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but
-        ``[embedding]`` has no model.
+        :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but the
+        index has none, or the model in ``[embedding]`` is another one.
         """
         arguments.text("query", query)
         arguments.one_of("mode", mode, get_args(Mode))

@@ -181,7 +181,7 @@ def search(
 ) -> None:
     """Search the workspace for QUERY, and print the best documents with their best chunks.
 
-    The modes semantic and hybrid need an [embedding] section in branchrank.toml.
+    The modes semantic and hybrid search the vectors of the index.
     """
     with open_workspace(data_dir, quiet=quiet) as workspace:
         hits = workspace.search_documents(query, mode=mode, **limits)

@@ -227,8 +227,8 @@ class Index:
     def embedder(self) -> Embedder:
         """The model that computed the vectors.
 
-        Raises :class:`ArtifactError` if the model has changed since the build. A model on a server is compared
-        when the first text is embedded.
+        Raises :class:`ArtifactError` if the model has changed since the build. A model on a server is
+        compared when the first text is embedded.
         """
         built = self.manifest.embedder
         embedder = open_embedder(self.settings, notify=self._notify, built=built)

@@ -182,7 +182,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     """Settings for the ``sqlite`` predictor, which embeds texts for semantic and hybrid search.
 
     Attributes:
-        model: embedding model of the index, as in --embedder; empty: keyword search only
+        model: embedding model of the index, as in --embedder; empty: the index's own model
     """
 
     section: ClassVar[str] = "embedding"

@@ -33,11 +33,15 @@ BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
 def document_search(settings: Resolved, mode: Mode) -> System:
     """Return the system for a search mode.
 
-    Raises :class:`UsageError` if the mode needs embeddings, but ``[embedding]`` does not contain the index's
-    model.
+    Raises :class:`UsageError` if the mode needs embeddings, but the model in ``[embedding]`` is not the
+    index's.
     """
-    if mode != "keyword":
-        _check_section(settings, mode)
+    model, embedder = settings.part(EmbeddingSettings).model, settings.part(IndexSettings).embedder
+    if mode != "keyword" and model not in ("", embedder):
+        raise UsageError(
+            f"the model in [embedding] is {model!r}, but the index was embedded with {embedder!r}",
+            remedy=f'set model = "{embedder}", or run branchrank index with --embedder {model}',
+        )
     system = sqlite(settings)
     if mode == "hybrid":
         return system
@@ -47,21 +51,6 @@ def document_search(settings: Resolved, mode: Mode) -> System:
         branches=(replace(branch, weight=1.0),),
         fuse=replace(system.fuse, method="none"),
     )
-
-
-def _check_section(settings: Resolved, mode: Mode) -> None:
-    model, embedder = settings.part(EmbeddingSettings).model, settings.part(IndexSettings).embedder
-    if not model:
-        raise UsageError(
-            f"{mode} search needs embeddings, but branchrank.toml has no [embedding] section",
-            remedy="use --mode keyword, or add this to branchrank.toml and index again:\n\n"
-            f'    [embedding]\n    model = "{embedder}"\n',
-        )
-    if model != embedder:
-        raise UsageError(
-            f"the model in [embedding] is {model!r}, but the index was embedded with {embedder!r}",
-            remedy=f'set model = "{embedder}", or run branchrank index with --embedder {model}',
-        )
 
 
 #: The number of documents ranked for each query, as in trec_eval and BEIR.

@@ -183,12 +183,16 @@ class TestSemanticSearch:
         assert sources(found)[0] == "auth.md"
 
     @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-    def test_semantic_search_requires_an_embedding_section(self, tmp_path: Path, mode: str) -> None:
-        command = Command(make_indexed(tmp_path, PAGES))
-        result = command("search", "how to handle authentication", "--mode", mode)
-        assert result.exit_code == 2
-        assert "[embedding]" in result.stderr
-        assert 'model = "fake:64"' in result.stderr
+    def test_semantic_search_without_an_embedding_section_uses_the_model_of_the_index(
+        self, command: Command, tmp_path: Path, mode: str
+    ) -> None:
+        words = ("search", "how to handle authentication", "--mode", mode)
+        plain = Command(make_indexed(tmp_path, PAGES))
+        assert plain.hits(*words) == command.hits(*words)
+        other = plain(*words, "--embedding-model", "fake:32")
+        assert (other.exit_code, "'fake:32'" in other.stderr) == (2, True)
+        wordless = Command(make_indexed(tmp_path / "words", PAGES, embedder="none"))(*words)
+        assert (wordless.exit_code, "--mode keyword" in wordless.stderr) == (2, True)
 
     def test_semantic_search_finds_text_without_matching_terms(
         self, command: Command, chunks: list[dict[str, Any]]
