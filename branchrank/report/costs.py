@@ -38,14 +38,11 @@ def trade_off(run: RunData) -> Section:
         f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost is the mean over "
         f"{plural(len(run.asked), 'question')}. Highest observed quality: {leaders}."
     )
-    close = f"shown to be less than {margin(chosen.delta, measure)} worse than {chosen.best}"
-    if others := [name for name in chosen.not_inferior if name != chosen.best]:
-        text += (
-            f" Systems {close}: {', '.join(others)}. The cheapest of these systems (if several cost the "
-            f"same, the fastest) is {chosen.cheapest.name}."
-        )
-    else:
-        text += f" No other system was {close}."
+    others = ", ".join(name for name in chosen.not_inferior if name != chosen.best)
+    close = f"less than {margin(chosen.delta, measure)} worse than {chosen.best}"
+    text += f" Systems shown to be {close}: {others or 'none'}."
+    if others:
+        text += f" The cheapest of these (if several cost the same, the fastest) is {chosen.cheapest.name}."
     unit = f"{prices.currency} per query" if prices else "LLM tokens per query"
     return Section(title, (plots.frontier(found, {each.name for each in best}, measure, unit), text))
 

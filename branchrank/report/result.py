@@ -85,7 +85,7 @@ def _scoring_words(run: RunData) -> list[str]:
     words = []
     if modes & {"strict", *SHARES}:
         words.append(
-            "A strict hit contains at least one line of the gold, a half hit half, a full hit all of them."
+            "A strict hit contains at least one gold line, a half hit at least half, a full hit all of them."
         )
     if "relaxed" in modes:
         words.append("A relaxed hit is on the gold's page.")

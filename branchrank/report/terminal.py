@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -127,14 +126,6 @@ def legend(run: RunData) -> str:
     )
 
 
-def cached_calls(run: RunData) -> str:
-    """Describe how many of each predictor's LLM calls came from the decision cache ("" if none)."""
-    asked = Counter(call.predictor for call in run.ledger)
-    cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
-    counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
-    return counts and f"LLM calls from the decision cache: {counts}"
-
-
 def verdicts(run: RunData) -> list[str]:
     """Return the verdict of each declared comparison, followed by the scores and the difference."""
     return [f"{opening(each)} {sentence(each)}" for each in run.judgment.comparisons]
@@ -178,8 +169,6 @@ def print_summary(run: RunData) -> None:
     if run.judgment.comparisons:
         console.print()
     say(console, explanation, style="dim")
-    if cached := cached_calls(run):
-        say(console, cached, style="dim")
 
 
 def print_table(console: Console, table: Table, *, gap: int = 1) -> None:

@@ -321,8 +321,10 @@ QRELS = ("qid", "docno", "label")
 
 def topics_frame(run: RunData) -> pd.DataFrame:
     """Return a frame with one row for each of the run's questions that have gold."""
+    import pandas as pd
+
     rows = [(each.id, each.question) for each in run.asked if each.gold]
-    return _frame(TOPICS, rows)
+    return pd.DataFrame(rows, columns=list(TOPICS))
 
 
 def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
@@ -330,6 +332,8 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
     Raises :class:`UsageError` for an unknown predictor.
     """
+    import pandas as pd
+
     run.check_predictor(predictor)
     words = {each.id: each.question for each in run.asked}
     rows = [
@@ -337,7 +341,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
         for question, ranked in run_lists(run, predictor, ids).items()
         for rank, (document, score) in enumerate(ranked.items())
     ]
-    return _frame(RESULTS, rows)
+    return pd.DataFrame(rows, columns=list(RESULTS))
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
@@ -346,12 +350,14 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
     If ``ids`` is ``gold``, the judged documents are the gold items and their pages. A page is judged only if
     one of its gold items has lines or a quote.
     """
+    import pandas as pd
+
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()
         for document, label in judged.items()
     ]
-    return _frame(QRELS, rows)
+    return pd.DataFrame(rows, columns=list(QRELS))
 
 
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
@@ -423,9 +429,3 @@ def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> list[tup
 def _lines(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> Iterator[tuple[str, Any, Any, Any]]:
     for row, (query, document, value) in enumerate(_columns(frame, name, columns)):
         yield f"{name}, row {row}", query, document, value
-
-
-def _frame(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(list(rows), columns=list(columns))

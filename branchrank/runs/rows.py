@@ -120,9 +120,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
         try:
             yield decoder.decode(line)
         except NOT_JSON as error:
-            raise RunError(
-                f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
-            ) from None
+            raise RunError(f"{path}:{number}: {error}", remedy=_REMEDY) from None
 
 
 def _line(row: Row) -> bytes:
@@ -246,14 +244,16 @@ class RowLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.torn = False
-        self.rows: dict[RowKey, Row] = {}
         with storage_errors(path), contextlib.ExitStack() as opened:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered, so that closing the file does not retry a write that failed on a full disk.
             self._stream = opened.enter_context(path.open("ab", buffering=0))
             self._lock()
-            self._recover()
+            lines, whole = whole_lines(path)
+            self.torn = whole < path.stat().st_size
+            if self.torn:
+                os.ftruncate(self._stream.fileno(), whole)
+            self.rows: dict[RowKey, Row] = {row.key: row for row in _decoded(path, lines)}
             opened.pop_all()
 
     def __enter__(self) -> RowLog:
@@ -269,14 +269,6 @@ class RowLog:
             raise RunError(
                 f"another process is writing {self.path}", remedy="wait until it is done, or use --fresh"
             ) from None
-
-    def _recover(self) -> None:
-        lines, whole = whole_lines(self.path)
-        if whole < self.path.stat().st_size:
-            self.torn = True
-            os.ftruncate(self._stream.fileno(), whole)
-        for row in _decoded(self.path, lines):
-            self.rows[row.key] = row
 
     def append(self, row: Row) -> None:
         """Append a row and fsync the file."""

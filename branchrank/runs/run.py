@@ -291,14 +291,11 @@ def _check(run: RunData) -> None:
     rows = run.directory / run.record.rows_file
     known = {each.name for each in run.record.predictors}
     for row in run.rows:
+        gold = max((hit.gold for hit in row.hits if hit.gold is not None), default=-1)
         if row.predictor not in known:
             raise RunError(f"{rows}: a row has the unknown predictor {row.predictor!r}")
-        if row.question_id not in golds:
-            raise RunError(f"{rows}: a row has the unknown question {row.question_id!r}")
-        if any(hit.gold is not None and hit.gold >= golds[row.question_id] for hit in row.hits):
-            raise RunError(
-                f"{rows}: a hit refers to gold that the question {row.question_id!r} does not have"
-            )
+        if gold >= golds.get(row.question_id, -1):
+            raise RunError(f"{rows}: the question or the gold of a row is unknown: {row.question_id!r}")
     if not run.rows:
         raise RunError(f"{rows} does not have a row")
     if len(known) < len(run.record.predictors) or len(set(run.record.question_ids)) < len(run.asked):

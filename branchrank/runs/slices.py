@@ -173,19 +173,13 @@ def questions_where(
                 remedy=suggestion(name, LABELS)
                 or f"write SLICE=VALUE, with one of the slices {', '.join(LABELS)}",
             )
-        there = _present(values, name)
-        if not there:
-            known = [each for each in LABELS if _present(values, each)]
-            raise UsageError(
-                f"--where {condition!r}: no question of {place} has a value for {LABELS[name]}",
-                remedy=f"use one of the slices {', '.join(known)}" if known else "remove --where",
-            )
+        there = sorted({own[name] for own in values.values()} - {""})
         if f"{name} {value}" in there:
             value = f"{name} {value}"
         if value not in there:
             raise UsageError(
                 f"--where {condition!r}: no question of {place} has this {LABELS[name]}",
-                remedy=f"{name}=VALUE; {name} is one of: {', '.join(there)}",
+                remedy=f"{name}=VALUE; {name} is one of: {', '.join(there)}" if there else "another slice",
             )
         wanted.setdefault(name, set()).add(value)
     kept = tuple(
@@ -199,8 +193,3 @@ def questions_where(
             remedy="remove a condition",
         )
     return kept
-
-
-def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
-    """Return the sorted distinct values of the slice ``name``, without unknown values."""
-    return sorted({own[name] for own in values.values()} - {""})

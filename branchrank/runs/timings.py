@@ -75,8 +75,8 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` describes the upper bound in reports. If n is too small for an upper bound, ``words``
-    states the percentile's rank among the durations instead, as in ``second-slowest; no upper bound``.
+    bound. ``words`` replaces the upper bound in reports if n is too small: the percentile's rank among the
+    durations, as in ``second-slowest; no upper bound``.
     """
 
     n: int
@@ -109,15 +109,13 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
     # The lower end is the upper end for the times in descending order.
     most, least = (_bound_rank(n, each, (1 + _CONFIDENCE) / 2) for each in (quantile, 1 - quantile))
     from_top = n - rank + 1
-    which = _ORDINALS.get(from_top, f"{from_top}th-slowest of {n}")
-    upper = ordered[bound - 1] if bound is not None else None
     return Percentile(
         n=n,
         value_ms=ordered[rank - 1],
         low_ms=ordered[n - least] if least is not None and most is not None else None,
         high_ms=ordered[most - 1] if least is not None and most is not None else None,
-        upper_ms=upper,
-        words=f"{which}; no upper bound" if upper is None else f"at most {upper:.1f} ms, 95% confidence",
+        upper_ms=None if bound is None else ordered[bound - 1],
+        words=f"{_ORDINALS.get(from_top, f'{from_top}th-slowest of {n}')}; no upper bound",
     )
 
 

@@ -75,9 +75,9 @@ def test_the_second_server_is_called_and_the_runs_differ(
     assert difference < -0.4
     hits = [[row["hits"] for row in json_lines(run / "rows.jsonl")] for run in (first, second, again)]
     assert hits[0] == hits[2] != hits[1]
-    shown = invoke("show", again).output
-    assert "LLM calls from the decision cache: 8 of 8 (hybrid)" in shown
-    assert "decision cache" not in invoke("show", second).output
+    calls = {run: Run.load(run).calls.query("predictor == 'hybrid'") for run in (second, again)}
+    assert set(calls[again]["served_by"]) == {"cache"}
+    assert set(calls[second]["served_by"]) == {"server"}
 
 
 def test_one_recording_for_two_endpoints_is_refused(project: Path, tmp_path: Path) -> None:

@@ -62,8 +62,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
         ("color=red", "there is no slice 'color'"),
         ("kind", "has this kind\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
-        ("overlap=subset", "no question of .* has a value for overlap with the heading"),
-        ("overlap", "fix: use one of the slices gold, kind, difficulty, "),
+        ("overlap=subset", "no question of .* has this overlap with the heading\n.*another slice"),
     ],
 )
 def test_an_unknown_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
