@@ -81,16 +81,8 @@ def test_gate_writes_files_for_continuous_integration(
 def test_names_in_the_files_of_the_gate_are_escaped(tmp_path: Path) -> None:
     name = 'a<b>|"c"\x1b'
     made = make_run(tmp_path, (Planned(name, 0.9),), latency_sample=0)
-    invoke(
-        "gate",
-        made.directory,
-        "--baseline",
-        made.directory,
-        "--junit",
-        tmp_path / "x",
-        "--summary",
-        tmp_path / "m",
-    )
+    files = ("--junit", tmp_path / "x", "--summary", tmp_path / "m")
+    invoke("gate", made.directory, "--baseline", made.directory, *files)
     [case] = ElementTree.parse(tmp_path / "x").getroot().iter("testcase")
     assert case.attrib["name"].startswith('a<b>|"c"')
     assert "\x1b" not in (tmp_path / "m").read_text()

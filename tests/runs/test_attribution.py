@@ -61,8 +61,7 @@ def row(stages: tuple[str, ...], **ranks: int) -> Row:
 def test_a_waterfall_gives_the_ceiling_of_each_stage() -> None:
     stages = ("dense", "fusion")
     rows = [row(stages, dense=1, fusion=6), row(stages, dense=9), row(stages), row(stages, dense=2, fusion=5)]
-    found = [(stage, present, first) for stage, present, first in waterfall(rows)]
-    assert found == [("dense", 0.75, 0.5), ("fusion", 0.5, 0.25)]
+    assert waterfall(rows) == [("dense", 0.75, 0.5), ("fusion", 0.5, 0.25)]
 
 
 def test_a_stage_of_few_rows_is_listed_in_run_order() -> None:

@@ -99,17 +99,8 @@ def test_compare_and_gate_use_only_the_cut(whole: RunData) -> None:
     directory = whole.directory
     cut = whole.where("kind=lookup")
     kept = {question.id for question in cut.asked}
-    compared = invoke(
-        "compare",
-        directory,
-        directory,
-        "--baseline-predictor",
-        "local",
-        "--predictor",
-        "hybrid",
-        "--where",
-        "kind=lookup",
-    )
+    pair = ("--baseline-predictor", "local", "--predictor", "hybrid")
+    compared = invoke("compare", directory, directory, *pair, "--where", "kind=lookup")
     assert compared.exit_code == 0, compared.output
     assert "only kind=lookup: 20 questions" in compared.output
     flipped = {

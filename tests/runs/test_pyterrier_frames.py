@@ -131,9 +131,3 @@ def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]]
 def test_wrong_qrels_are_refused(frame: dict[str, list[object]], message: str) -> None:
     with pytest.raises(RunError, match=message):
         read_qrels_frame(pd.DataFrame(frame))
-
-
-def test_an_unknown_predictor_is_refused(run: Run) -> None:
-    with pytest.raises(UsageError, match="has no predictor 'dens'") as raised:
-        library.results_frame(run, "dens")
-    assert raised.value.remedy == "did you mean `dense`?"

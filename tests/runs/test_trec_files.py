@@ -12,18 +12,7 @@ from branchrank.questions.qrels import read_qrels
 from branchrank.runs.exchange import read_trec, score_trec
 from branchrank.runs.run import load_run
 
-MEASURES = [
-    "Success@1",
-    "Success(rel=2)@1",
-    "Success@5",
-    "RR",
-    "nDCG@10",
-    "nDCG",
-    "R@100",
-    "AP",
-    "P@5",
-    "AP(rel=2)",
-]
+MEASURES = ["Success@1", "Success(rel=2)@1", "RR", "nDCG@10", "nDCG", "R@100", "AP", "P@5", "AP(rel=2)"]
 
 
 @pytest.fixture(scope="module")
@@ -128,19 +117,13 @@ def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
         (["1 Q0 a 1 0.5"], ":1: the line has 5 columns"),
         (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a finite number"),
         (["1 Q0 a 1 inf x"], ":1: 'inf' is not a finite number"),
+        (["1 Q0 a 1 2 x", "1 Q0 a 2 1 x"], ":2: the document 'a' occurs twice for the query '1'"),
         (["1 Q0 a 1 best x"], ":1: 'best' is not a finite number"),
     ],
 )
 def test_invalid_run_lines_are_reported(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_trec(write(tmp_path / "run", *lines))
-
-
-def test_a_duplicate_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=":2: the document 'a' occurs twice for the query '1'"):
-        read_trec(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
-    with pytest.raises(InputError, match=":2: the document 'a' occurs twice"):
-        read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
 
 
 def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
@@ -151,5 +134,7 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
         read_trec(tmp_path / "binary")
     with pytest.raises(InputError, match="has no judgments"):
         read_qrels(write(tmp_path / "empty"))
+    with pytest.raises(InputError, match=":2: the document 'a' occurs twice"):
+        read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
     with pytest.raises(InputError, match=r"'1\.5' is not a whole number"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))
