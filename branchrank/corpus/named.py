@@ -28,7 +28,7 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.corpus.ir_collections import dataset_folder, is_dataset
-from branchrank.corpus.package_index import IndexConfiguration, NamedCorpus, fetch_pinned
+from branchrank.corpus.package_index import NamedCorpus, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.io.progress import Progress, no_progress
 
@@ -106,19 +106,11 @@ def _meant(name: str) -> str:
     return f"; {near}" if near else nearest_path(Path(name))
 
 
-def add_corpus(
-    name: str,
-    destination: Path | None = None,
-    progress: Progress = no_progress,
-    *,
-    corpus: NamedCorpus | None = None,
-    configuration: IndexConfiguration | None = None,
-) -> Path:
+def add_corpus(name: str, destination: Path | None = None, progress: Progress = no_progress) -> Path:
     """Download a named corpus to the folder ``destination``, and return the folder.
 
     If the folder already contains files, nothing is downloaded. By default, ``destination`` is the folder
-    ``name`` in the folder that :func:`corpora_home` returns. If ``corpus`` is given, it is used instead of
-    the entry in ``named.toml``. If ``configuration`` is given, it is used instead of pip's configuration.
+    ``name`` in the folder that :func:`corpora_home` returns.
 
     Raises :class:`CorpusError` for an unknown ``name``, a failed download, or a downloaded file whose SHA-256
     digest differs from the pinned digest.
@@ -126,18 +118,25 @@ def add_corpus(
     if is_dataset(name):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
     known = known_corpora()
-    entry = corpus or known.get(name)
-    if entry is None:
+    if name not in known:
         raise CorpusError(
             f"there is no named corpus {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
         )
-    target = destination or corpora_home() / name
+    entry, target = known[name], destination or corpora_home() / name
     if target.is_dir() and any(target.iterdir()):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as temporary:
-            folder = _fetch(entry, Path(temporary), progress, configuration)
+            content = Path(temporary, "content")
+            if entry.repository:
+                _clone(entry, content, progress)
+            else:
+                archive = Path(temporary, "archive")
+                fetch_pinned(entry, archive, progress)
+                unpack_folder(archive, entry.folder, content)
+                progress("unpack", 1, 1)
+            folder = content / entry.folder if entry.repository else content
             if not folder.is_dir():
                 raise CorpusError(
                     f"the download of {name!r} does not contain the folder {entry.folder!r}",
@@ -150,20 +149,6 @@ def add_corpus(
             remedy="set BRANCHRANK_CORPORA to a folder that you can write to",
         ) from error
     return target
-
-
-def _fetch(
-    entry: NamedCorpus, temporary: Path, progress: Progress, configuration: IndexConfiguration | None
-) -> Path:
-    content = temporary / "content"
-    if entry.repository:
-        _clone(entry, content, progress)
-        return content / entry.folder
-    archive = temporary / "archive"
-    fetch_pinned(entry, archive, progress, configuration)
-    unpack_folder(archive, entry.folder, content)
-    progress("unpack", 1, 1)
-    return content
 
 
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:

@@ -91,16 +91,18 @@ def configured_index() -> IndexConfiguration:
         ) from None
 
 
-def fetch_pinned(
-    corpus: NamedCorpus, target: Path, progress: Progress, configuration: IndexConfiguration | None = None
-) -> None:
+def fetch_pinned(corpus: NamedCorpus, target: Path, progress: Progress) -> None:
     """Download the pinned file of ``corpus`` to ``target``.
 
     Raises :class:`CorpusError` if no package index has a file with the corpus's file name, with its SHA-256
     digest and with at most as many bytes as its pinned size.
     """
-    configuration = configuration or configured_index()
-    opener = _opener(configuration)
+    configuration = configured_index()
+    context = ssl.create_default_context(cafile=configuration.certificates or None)
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
+    if configuration.proxy:
+        handlers.append(urllib.request.ProxyHandler(dict.fromkeys(("http", "https"), configuration.proxy)))
+    opener = urllib.request.build_opener(*handlers)
     failures: list[str] = []
     for base in (*configuration.links, *configuration.indexes):
         try:
@@ -137,18 +139,16 @@ def _candidates(
             page = stream.read(_MAX_PAGE_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return
-    for link in _links(page):
+    if page.lstrip().startswith("{"):
+        links = [file.url for file in msgspec.json.decode(page, type=_ProjectPage).files]
+    else:
+        parser = _LinkParser()
+        parser.feed(page)
+        links = parser.links
+    for link in links:
         url = urljoin(page_url, link)
         if unquote(urlsplit(url).path).rpartition("/")[2] == corpus.filename:
             yield urlunsplit(urlsplit(_with_user(url, page_url))._replace(fragment=""))
-
-
-def _links(page: str) -> list[str]:
-    if page.lstrip().startswith("{"):
-        return [file.url for file in msgspec.json.decode(page, type=_ProjectPage).files]
-    parser = _LinkParser()
-    parser.feed(page)
-    return parser.links
 
 
 class _ProjectFile(Record, frozen=True, kw_only=True):
@@ -169,15 +169,6 @@ class _LinkParser(HTMLParser):
             self.links.extend(value for name, value in attrs if name == "href" and value)
 
 
-def _opener(configuration: IndexConfiguration) -> urllib.request.OpenerDirector:
-    context = ssl.create_default_context(cafile=configuration.certificates or None)
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
-    if configuration.proxy:
-        proxies = {"http": configuration.proxy, "https": configuration.proxy}
-        handlers.append(urllib.request.ProxyHandler(proxies))
-    return urllib.request.build_opener(*handlers)
-
-
 def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> BinaryIO:
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http", "file"):
@@ -194,14 +185,9 @@ def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> Bi
 def _with_user(url: str, page_url: str) -> str:
     """Add the user name and password in ``page_url`` to ``url`` if the two URLs have the same origin."""
     parts, page = urlsplit(url), urlsplit(page_url)
-    if page.username and not parts.username and (parts.scheme, parts.netloc) == _origin(page_url):
+    if (parts.scheme, parts.netloc) == (page.scheme, page.netloc.rpartition("@")[2]):
         return urlunsplit(parts._replace(netloc=page.netloc))
     return url
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc.rpartition("@")[2]
 
 
 def _without_user(url: str) -> str:

@@ -24,30 +24,34 @@ from docutils.statemachine import StringList
 from branchrank.corpus.document import Block
 from branchrank.corpus.rst_inline import normalize_name
 
+#: Directives whose body is code, and whose argument is a language or a file.
+_IN_LANGUAGE = (
+    "code",
+    "code-block",
+    "code-cell",
+    "code-tab",
+    "ipython",
+    "prompt",
+    "raw",
+    "snippet",
+    "sourcecode",
+)
 #: Directives whose body is code, which is kept unchanged.
 VERBATIM = frozenset(
     [
-        "code",
-        "code-block",
-        "code-cell",
-        "code-tab",
+        *_IN_LANGUAGE,
         "console",
         "digraph",
         "doctest",
         "graph",
         "graphviz",
-        "ipython",
         "jinja",
         "math",
         "mermaid",
         "parsed-literal",
         "plantuml",
         "productionlist",
-        "prompt",
-        "raw",
         "shell",
-        "snippet",
-        "sourcecode",
         "terminal",
         "testcleanup",
         "testcode",
@@ -75,25 +79,7 @@ SILENT = frozenset(
 )
 #: Directives whose argument is a language, a path or a class name instead of visible text.
 SILENT_ARGUMENT = frozenset(
-    [
-        "code",
-        "code-block",
-        "code-cell",
-        "code-tab",
-        "container",
-        "cssclass",
-        "figure",
-        "highlight",
-        "ifconfig",
-        "image",
-        "ipython",
-        "only",
-        "prompt",
-        "raw",
-        "rst-class",
-        "snippet",
-        "sourcecode",
-    ]
+    [*_IN_LANGUAGE, "container", "cssclass", "figure", "ifconfig", "image", "only", "rst-class"]
 )
 #: Maps each directive whose argument is a version to the words that the page shows before the version.
 VERSIONS = {
@@ -117,11 +103,11 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 def match_directive(text: str) -> tuple[str, str] | None:
     """Return the name and the argument if ``text`` starts with a directive, else ``None``.
 
-    ``text`` is a line without the two dots at its start. The name is in lower case. The argument is the text
-    after the two colons.
+    ``text`` is a line without the two dots at its start. The name is in lower case and without its domain,
+    for example ``directive`` for ``rst:directive``. The argument is the text after the two colons.
     """
     match = _DIRECTIVE.match(text)
-    return (match[1].lower(), text[match.end() :].strip()) if match else None
+    return (match[1].lower().rpartition(":")[2], text[match.end() :].strip()) if match else None
 
 
 def match_field(text: str) -> tuple[str, str] | None:
@@ -139,11 +125,6 @@ def match_option(line: str) -> tuple[str, str] | None:
     return field if field and " " not in field[0] else None
 
 
-def base_name(name: str) -> str:
-    """Return a directive's name without its domain, for example ``directive`` for ``rst:directive``."""
-    return name.rpartition(":")[2]
-
-
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts of the ``|name| replace::`` definitions in a file, and the URIs of its named targets.
 
@@ -151,23 +132,18 @@ def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}
-    for content in _explicit_contents(lines):
-        if content.startswith("|"):
-            match = _SUBSTITUTION.match(content)
-            if match and match[2] == "replace":
+    for line in lines:
+        if not (line := line.lstrip()).startswith((".. _", ".. |")):
+            continue
+        content = line[3:].strip()
+        if match := _SUBSTITUTION.match(content):
+            if match[2] == "replace":
                 substitutions[normalize_name(match[1])] = match[3]
-        elif content.startswith("_") and (match := TARGET.match(content)):
+        elif match := TARGET.match(content):
             name, uri = match[1] or match[2], content[match.end() :].strip()
             if name and uri:
                 targets[normalize_name(name.replace("\\", ""))] = uri
     return substitutions, targets
-
-
-def _explicit_contents(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        stripped = line.lstrip()
-        if stripped.startswith((".. _", ".. |")):
-            yield stripped[3:].strip()
 
 
 def split_entry(entry: str) -> tuple[str, str] | None:

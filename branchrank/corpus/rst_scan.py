@@ -29,7 +29,6 @@ from branchrank.corpus.rst_directives import (
     TARGET,
     VERBATIM,
     VERSIONS,
-    base_name,
     definitions,
     match_directive,
     match_field,
@@ -275,7 +274,6 @@ class Scanner(Findings):
         return self._after_indented(at + 1, column)
 
     def _directive(self, at: int, column: int, name: str, argument: str) -> int:
-        name = base_name(name)
         head_end = self._after_adjacent(at, column)
         options = next((p for p in range(at + 1, head_end) if match_option(self.lines[p])), head_end)
         if name == "toctree":
@@ -292,7 +290,8 @@ class Scanner(Findings):
         if name in SILENT_ARGUMENT:
             argument = ""
         end = at + 1
-        if argument and head_end == end and self._is_anchor(end, column):
+        has_body = self._line(self._skip_blank(end)).startswith(" ")
+        if argument and head_end == end and column == 0 and not has_body:
             text = self.inline.read(argument, at + 1)
             block = Block(kind="prose", text=text, line_start=at + 1, line_end=at + 1)
             self._pending.append(_Anchor(at + 1, "", block))
@@ -339,11 +338,6 @@ class Scanner(Findings):
         count = max(0, count)
         self.blocks.extend(anchor.block for anchor in self._pending[:count] if anchor.block)
         del self._pending[:count]
-
-    def _is_anchor(self, at: int, column: int) -> bool:
-        """Return whether the directive that ends before line ``at`` starts at column 0 and has no body."""
-        following = self._line(self._skip_blank(at))
-        return column == 0 and not following.startswith(" ")
 
     def _code(self, start: int, end: int, column: int) -> int:
         """Add the lines ``start`` to ``end - 1`` as code, without their common indentation."""

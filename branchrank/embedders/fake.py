@@ -88,7 +88,8 @@ class FakeEmbedder:
     def _raw(self, text: str) -> Vectors:
         """Return the vector of a text before scaling, or ``[1, 0, 0, ...]`` if all coordinates are zero."""
         row = np.zeros(self.identity.dimension, dtype=np.float64)
-        for stem, frequency in Counter(_stems(text)).items():
+        stems = Stemmer.Stemmer("english").stemWords(WORD.findall(text.lower()))
+        for stem, frequency in Counter(stems).items():
             weight = 1.0 + math.log(frequency)
             _add(row, stem, weight)
             for start in range(len(stem) - 2):
@@ -96,12 +97,6 @@ class FakeEmbedder:
         if not row.any():
             row[0] = 1.0
         return row.astype(np.float32)
-
-
-def _stems(text: str) -> list[str]:
-    """Return the stem of each word in a text, in order."""
-    stems: list[str] = Stemmer.Stemmer("english").stemWords(WORD.findall(text.lower()))
-    return stems
 
 
 @lru_cache(maxsize=65536)

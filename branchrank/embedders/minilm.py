@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
@@ -53,7 +52,13 @@ class MiniLMEmbedder(GraphEmbedder):
             content = np.memmap(folder / "model.safetensors", mode="r", dtype=np.uint8)
         except (OSError, ValueError) as error:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
-        _check_digest(folder, content)
+        digest = hashlib.sha256(content.data).hexdigest()
+        if digest != WEIGHTS_DIGEST:
+            raise ModelError(
+                f"{folder / 'model.safetensors'} is not the original file of {MODEL}: "
+                f"the SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
+                remedy=_INSTALL,
+            )
         threads = threads or thread_count()
         identity = EmbedderIdentity(
             name="minilm",
@@ -102,16 +107,6 @@ def is_model(folder: Path) -> bool:
         and weights.stat().st_size == WEIGHTS_BYTES
         and digest_file(weights) == WEIGHTS_DIGEST
     )
-
-
-def _check_digest(folder: Path, content: NDArray[np.uint8]) -> None:
-    digest = hashlib.sha256(content.data).hexdigest()
-    if digest != WEIGHTS_DIGEST:
-        raise ModelError(
-            f"{folder / 'model.safetensors'} is not the original file of {MODEL}: "
-            f"the SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
-            remedy=_INSTALL,
-        )
 
 
 _HEAD = """

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -65,13 +65,6 @@ class Graph(NamedTuple):
     constants: Mapping[str, NDArray[Any]]
 
 
-class Session(Protocol):
-    """An encoder that ONNX Runtime or OpenVINO has loaded. Several threads can share one session."""
-
-    def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Compute the named outputs from ``inputs``, and return them in the order of ``outputs``."""
-
-
 class _Tensor(Record, frozen=True, kw_only=True):
     """One entry of a safetensors header. Offsets are in bytes, relative to the end of the header."""
 
@@ -97,7 +90,7 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
     }
 
 
-def open_session(graph: Graph, weights: Weights, precision: str, threads: int) -> Session:
+def open_session(graph: Graph, weights: Weights, precision: str, threads: int) -> _Onnxruntime | _OpenVino:
     """Load ``graph`` on the CPU, for ``threads`` calls at the same time that use one thread each.
 
     Raises :class:`~branchrank.errors.MissingDependencyError` if ``precision`` needs a package that is not
@@ -131,6 +124,7 @@ class _Onnxruntime:
         )
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
+        """Compute the named outputs from ``inputs``, and return them in the order of ``outputs``."""
         found: list[NDArray[np.float32]] = self._session.run(outputs, dict(inputs))
         return found
 
@@ -210,17 +204,14 @@ class GraphEmbedder:
         prefix = self.identity.query_prefix
         ids = self._ids(prefix + text)
         _, rows = self._session.run([POOLED, ROWS], {IDS: ids})
-        own = np.flatnonzero(~np.isin(ids, self._special()))
+        decoder = self._tokenizer.get_added_tokens_decoder()
+        own = np.flatnonzero(~np.isin(ids, [number for number, token in decoder.items() if token.special]))
         before = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids)
         kept: Vectors = unit_rows(rows, origin=self.identity.model)[own[before:]]
         return kept
 
     def _documents(self, texts: Sequence[str]) -> list[str]:
         return [self.identity.document_prefix + text for text in texts]
-
-    def _special(self) -> list[int]:
-        decoder = self._tokenizer.get_added_tokens_decoder()
-        return [number for number, token in decoder.items() if token.special]
 
     def _each(
         self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress

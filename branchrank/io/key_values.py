@@ -401,13 +401,12 @@ def _redis_client(url: str) -> Redis:
             or "@" in parts.path + parts.query + parts.fragment
         ):
             raise refused
-        allowed = ("db", *_TLS_OPTIONS) if parts.scheme == "rediss" else ("db",)
-        for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-            if name not in allowed:
-                raise UsageError(
-                    f"the URL of the Redis cache sets the option {name!r}, which is not allowed",
-                    remedy=f"remove the option; {parts.scheme}:// accepts only {', '.join(allowed)}",
-                )
+        allowed = {"db", *_TLS_OPTIONS} if parts.scheme == "rediss" else {"db"}
+        if names := dict(parse_qsl(parts.query, keep_blank_values=True)).keys() - allowed:
+            raise UsageError(
+                f"the URL of the Redis cache sets the option {min(names)!r}, which is not allowed",
+                remedy=f"remove the option; {parts.scheme}:// accepts only {', '.join(sorted(allowed))}",
+            )
         client: Redis = Redis.from_url(
             url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0)
         )

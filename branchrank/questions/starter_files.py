@@ -135,8 +135,16 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     config = data_dir / CONFIG
     _check_same(config, root, data_dir)
     texts = {
-        config: _config(root, data_dir, exclude),
-        QUESTIONS: _lines(example_questions(documents, corpus_lines(root, exclude))),
+        config: _CONFIG.format(
+            corpus=_quoted(_relative(root, data_dir)),
+            questions=_quoted(_relative(QUESTIONS, data_dir)),
+            exclude=f"exclude = {msgspec.json.encode(exclude).decode()}\n" if exclude else "",
+            embedder=MODEL,
+        ),
+        QUESTIONS: "".join(
+            msgspec.json.encode(question_line(each)).decode() + "\n"
+            for each in example_questions(documents, corpus_lines(root, exclude))
+        ),
         EXPERIMENT: _EXPERIMENT.format(
             name=EXPERIMENT, data_dir=_quoted(data_dir.as_posix()), questions=_quoted(str(QUESTIONS))
         ),
@@ -146,15 +154,6 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     for path, text in made.items():
         write_text(path, text)
     return StarterFiles(corpus=root, documents=len(documents), written=tuple(made), kept=kept)
-
-
-def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
-    return _CONFIG.format(
-        corpus=_quoted(_relative(root, data_dir)),
-        questions=_quoted(_relative(QUESTIONS, data_dir)),
-        exclude=f"exclude = {msgspec.json.encode(exclude).decode()}\n" if exclude else "",
-        embedder=MODEL,
-    )
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
@@ -226,10 +225,6 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 
-def _lines(questions: Sequence[Question]) -> str:
-    return "".join(msgspec.json.encode(question_line(each)).decode() + "\n" for each in questions)
-
-
 def copy_sample(folder: Path, embedder: str) -> None:
     """Copy the sample into ``folder``, without overwriting existing files.
 
@@ -249,9 +244,10 @@ def copy_sample(folder: Path, embedder: str) -> None:
     stand_in = _DEMO_CONFIG.format(mark=_MARK, embedder=STAND_IN)
     if not ours or config.read_text(encoding="utf-8", errors="replace") == stand_in:
         write_text(config, wanted)  # written first, so that a later call can finish an interrupted copy
-    for name, path in _sample_files():
-        target = folder / "sample" / name
-        if not target.exists():
+    sample = sample_folder()
+    for path in sorted(sample.rglob("*")):
+        target = folder / "sample" / path.relative_to(sample)
+        if path.is_file() and not target.exists():
             write_bytes(target, path.read_bytes())
 
 
@@ -264,10 +260,3 @@ def sample_folder() -> Path:
     raise CorpusError(
         "the bundled sample is missing from this installation", remedy="install BranchRank again"
     )
-
-
-def _sample_files() -> Iterator[tuple[str, Path]]:
-    root = sample_folder()
-    for path in sorted(root.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(root).as_posix(), path

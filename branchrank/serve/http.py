@@ -88,7 +88,18 @@ def application(service: Service, workers: Workers, access: Access) -> Guard:
     @app.get("/health", **_described(Health))
     async def health() -> Response:
         """Return the state of the server, its predictors and its index."""
-        return _json(_health(service))
+        manifest = service.workspace.index.manifest
+        model = manifest.embedder.model
+        answer = Health(
+            status="ok",
+            version=__version__,
+            predictors=service.predictors,
+            refused=service.refused,
+            embedder=Path(model).name if Path(model).is_absolute() else model,
+            corpus_digest=manifest.corpus_digest,
+            chunks=manifest.chunks,
+        )
+        return _json(answer)
 
     body = {"required": True, "content": _content(RetrieveRequest)}
 
@@ -142,20 +153,6 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
 
 def _failed() -> Refusal:
     return Refusal(500, "failed", "the retrieval failed; the reason is in the server's log")
-
-
-def _health(service: Service) -> Health:
-    manifest = service.workspace.index.manifest
-    model = manifest.embedder.model
-    return Health(
-        status="ok",
-        version=__version__,
-        predictors=service.predictors,
-        refused=service.refused,
-        embedder=Path(model).name if Path(model).is_absolute() else model,
-        corpus_digest=manifest.corpus_digest,
-        chunks=manifest.chunks,
-    )
 
 
 def _json(answer: Record) -> Response:

@@ -187,16 +187,13 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
 def mcp_application(server: MCPServer, access: Access) -> Guard:
     """Return an application that serves MCP over streamable HTTP at ``/mcp``, without sessions."""
-    security = TransportSecuritySettings(
-        allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
-        allowed_origins=list(access.origins),
-    )
     application = server.streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,
         stateless_http=True,
         max_request_body_size=BODY_LIMIT,
-        transport_security=security,
+        # The guard checks the headers ``Host`` and ``Origin``.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return Guard(application, access)
 

@@ -102,17 +102,14 @@ class ChromaVectors(ExactVectors):
             with chroma_errors(location):
                 self._collection = self._client.get_collection(name, embedding_function=None)
                 refuse_foreign(self._collection, location)
-                self._check_owner(made_for)
+                # Collections uploaded by older versions of BranchRank have no identifier.
+                found = (self._collection.metadata or {}).get(MADE_FOR, made_for)
+                if isinstance(location, str) and found != made_for:
+                    raise self._damaged("the collection was made for another index")
                 self._probe()
         except BaseException:
             self.close()
             raise
-
-    def _check_owner(self, made_for: str) -> None:
-        # Collections uploaded by older versions of BranchRank have no identifier.
-        found = (self._collection.metadata or {}).get(MADE_FOR, made_for)
-        if isinstance(self._location, str) and found != made_for:
-            raise self._damaged("the collection was made for another index")
 
     def _probe(self) -> None:
         count = self._collection.count()
@@ -283,19 +280,14 @@ def chroma_errors(location: Location) -> Iterator[None]:
     except (ArtifactError, UsageError):
         raise
     except BaseException as error:
-        if not isinstance(error, Exception) and not _is_panic(error):
+        # A panic in Chroma's compiled Rust code has a class that can't be imported, in this module.
+        if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
             raise
         remedy = REBUILD
         if isinstance(location, str):
             remedy = f"start the server (chroma run) at {location}, or use --vector-store exact"
         reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         raise ArtifactError(f"Chroma at {location}: {reason}", remedy=remedy) from error
-
-
-def _is_panic(error: BaseException) -> bool:
-    """Return whether an exception is a panic in Chroma's compiled Rust code."""
-    # The exception class for Rust panics can't be imported, so the class is recognized by its module name.
-    return type(error).__module__ == "pyo3_runtime"
 
 
 def connect(location: Location) -> Any:

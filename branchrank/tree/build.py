@@ -23,9 +23,7 @@ The parent of each document is determined from the toctree directives in all doc
    with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that have no
    parent yet, in the order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
-4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
-   document. A note reports each ignored pattern.
-5. A toctree entry is ignored if it matches no document or would make a document its own ancestor. A note
+4. A toctree entry is ignored if it matches no document or would make a document its own ancestor. A note
    reports each ignored entry.
 """
 
@@ -50,8 +48,6 @@ SUMMARY_LENGTH = 300
 
 _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
-#: The maximum number of different patterns. Real documentation has at most a few dozen patterns.
-MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
@@ -262,16 +258,12 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
     patterns: dict[tuple[str, str], list[str]] = {}
     for document in ordered:
         for entry in dict.fromkeys(document.toctree):
-            path = _path_of(entry)
+            entry = entry.strip()
+            explicit = _EXPLICIT_TITLE.fullmatch(entry)
+            path = explicit[1].strip() if explicit else entry
             if not path or _NOT_A_PATH.match(path):
                 continue
             asked = (posixpath.dirname(document.source), path)
-            if _is_pattern(path) and asked not in patterns and len(patterns) == MAX_PATTERNS:
-                notes.append(
-                    f"{document.source}: the toctree entry {entry!r} is ignored, "
-                    f"because the toctrees of this corpus contain more than {MAX_PATTERNS} patterns"
-                )
-                continue
             targets = patterns[asked] if asked in patterns else _resolve(document.source, path, names)
             if not targets:
                 notes.append(f"{document.source}: the toctree entry {entry!r} matches no document")
@@ -299,12 +291,6 @@ def _names(documents: Sequence[Document]) -> dict[str, str]:
             if document.source.lower().endswith(suffix):
                 names.setdefault(document.source[: -len(suffix)], document.source)
     return names
-
-
-def _path_of(entry: str) -> str:
-    entry = entry.strip()
-    explicit = _EXPLICIT_TITLE.fullmatch(entry)
-    return explicit[1].strip() if explicit else entry
 
 
 def _is_pattern(path: str) -> bool:
@@ -337,9 +323,6 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
     """Return whether ``source`` is the document ``below`` or one of its ancestors."""
-    current: str | None = below
-    while current is not None:
-        if current == source:
-            return True
-        current = parents.get(current)
-    return False
+    while below != source and below in parents:
+        below = parents[below]
+    return below == source

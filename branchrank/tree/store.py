@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from branchrank.errors import ArtifactError
 from branchrank.io.files import read_jsonl
@@ -42,11 +41,8 @@ def load_nodes(path: Path | str) -> Tree:
     return Tree(nodes)
 
 
-class Problem(NamedTuple):
-    """A message about an invalid node, and the node's position in the list of nodes."""
-
-    position: int
-    message: str
+#: The position of an invalid node in the list of nodes, and a message.
+Problem = tuple[int, str]
 
 
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
@@ -66,22 +62,14 @@ def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None =
 
     Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
     """
-    broken = False
-    for problem in _link_problems(nodes):
-        broken = True
-        yield problem
-    if broken:
-        return
+    yield from (broken := list(_link_problems(nodes)))
     by_id = {node.id: node for node in nodes}
-    for index, node in enumerate(nodes):
-        for message in _node_problems(node, by_id):
-            yield Problem(index, message)
+    for index, node in enumerate([] if broken else nodes):
+        yield from ((index, message) for message in _node_problems(node, by_id))
         if line_counts is not None and node.kind == "file":
             counted = line_counts.get(node.source)
             if counted != node.line_end:
-                yield Problem(
-                    index, f"the node ends at line {node.line_end}, but the file has {counted} lines"
-                )
+                yield index, f"the node ends at line {node.line_end}, but the file has {counted} lines"
 
 
 def _link_problems(nodes: Sequence[Node]) -> Iterator[Problem]:
@@ -89,30 +77,30 @@ def _link_problems(nodes: Sequence[Node]) -> Iterator[Problem]:
     parent_of: dict[str, str] = {}
     for index, node in enumerate(nodes):
         if index_of.setdefault(node.id, index) != index:
-            yield Problem(index, f"the id {node.id!r} is used twice")
+            yield index, f"the id {node.id!r} is used twice"
         for child in node.children:
             if parent_of.setdefault(child, node.id) != node.id:
-                yield Problem(index, f"the child {child!r} is also a child of {parent_of[child]!r}")
+                yield index, f"the child {child!r} is also a child of {parent_of[child]!r}"
         if len(set(node.children)) != len(node.children):
-            yield Problem(index, "the same child is listed twice")
+            yield index, "the same child is listed twice"
     roots = [index for index, node in enumerate(nodes) if node.parent_id is None]
     if not roots:
-        yield Problem(0, "every node has a parent, but a tree needs one root without a parent")
+        yield 0, "every node has a parent, but a tree needs one root without a parent"
     for index in roots[1:]:
-        yield Problem(index, f"the node has no parent, but {nodes[roots[0]].id!r} is already the root")
+        yield index, f"the node has no parent, but {nodes[roots[0]].id!r} is already the root"
     for index, node in enumerate(nodes):
         for child in node.children:
             if child not in index_of:
-                yield Problem(index, f"the child {child!r} does not exist")
+                yield index, f"the child {child!r} does not exist"
         if node.parent_id is None:
             if node.id in parent_of:
-                yield Problem(index, f"the root is listed as a child of {parent_of[node.id]!r}")
+                yield index, f"the root is listed as a child of {parent_of[node.id]!r}"
         elif node.parent_id not in index_of:
-            yield Problem(index, f"the parent {node.parent_id!r} does not exist")
+            yield index, f"the parent {node.parent_id!r} does not exist"
         elif parent_of.get(node.id) != node.parent_id:
-            yield Problem(index, f"the parent {node.parent_id!r} does not list this node as a child")
+            yield index, f"the parent {node.parent_id!r} does not list this node as a child"
         elif node.depth != nodes[index_of[node.parent_id]].depth + 1:
-            yield Problem(index, f"the depth {node.depth} is not one more than the depth of the parent")
+            yield index, f"the depth {node.depth} is not one more than the depth of the parent"
 
 
 def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from branchrank.corpus.named import (
 )
 from branchrank.corpus.package_index import IndexConfiguration, NamedCorpus, configured_index
 from branchrank.errors import CorpusError
+from branchrank.io.progress import Progress, no_progress
 
 FILENAME = "pack-1.0.tar.gz"
 
@@ -94,18 +95,25 @@ def index(*urls: str, links: tuple[str, ...] = ()) -> IndexConfiguration:
     return IndexConfiguration(indexes=urls, links=links, timeout=10)
 
 
+def add(
+    target: Path,
+    configuration: IndexConfiguration | None = None,
+    progress: Progress = no_progress,
+    *,
+    corpus: NamedCorpus | None = None,
+) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("branchrank.corpus.named.known_corpora", lambda: {"pack": corpus or entry()})
+        patch.setattr("branchrank.corpus.package_index.configured_index", lambda: configuration)
+        return add_corpus("pack", target, progress)
+
+
 def test_a_distribution_comes_from_the_index_and_only_its_docs_stay(
     tmp_path: Path, site: tuple[Path, str]
 ) -> None:
     told: list[tuple[str, int, int]] = []
     target = tmp_path / "home" / "pack"
-    result = add_corpus(
-        "pack",
-        target,
-        lambda *step: told.append(step),
-        corpus=entry(),
-        configuration=index(f"http://{site[1]}/simple/"),
-    )
+    result = add(target, index(f"http://{site[1]}/simple/"), lambda *step: told.append(step))
     assert result == target
     files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
     assert files == ["index.rst", "sub/a.txt"]
@@ -118,7 +126,7 @@ def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path
     folder, host = site
     page = {"files": [{"url": f"/files/{FILENAME}", "hashes": {}}], "meta": {"api-version": "1.0"}}
     (folder / "simple" / "pack" / "index.html").write_text(json.dumps(page))
-    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(f"http://me:p%40ss@{host}/simple"))
+    add(tmp_path / "x", index(f"http://me:p%40ss@{host}/simple"))
     assert Handler.authorizations == ["Basic bWU6cEBzcw=="] * 2
 
 
@@ -128,22 +136,17 @@ def test_the_credentials_of_an_index_are_not_sent_to_other_hosts_or_shown_in_err
     folder, host = site
     other = host.replace("127.0.0.1", "localhost")
     (folder / "simple" / "pack" / "index.html").write_text(f'<a href="http://{other}/files/{FILENAME}">x</a>')
-    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(f"http://me:secret@{host}/simple"))
+    add(tmp_path / "x", index(f"http://me:secret@{host}/simple"))
     assert Handler.authorizations[1] is None
     with pytest.raises(CorpusError) as caught:
-        add_corpus(
-            "pack",
-            tmp_path / "y",
-            corpus=entry(sha256="0"),
-            configuration=index(f"http://me:secret@{host}/simple"),
-        )
+        add(tmp_path / "y", index(f"http://me:secret@{host}/simple"), corpus=entry(sha256="0"))
     assert "secret" not in str(caught.value)
 
 
 def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path, str]) -> None:
-    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(links=(str(site[0] / "files"),)))
+    add(tmp_path / "x", index(links=(str(site[0] / "files"),)))
     assert (tmp_path / "x" / "index.rst").is_file()
-    add_corpus("pack", tmp_path / "y", corpus=entry(), configuration=index((site[0] / "simple").as_uri()))
+    add(tmp_path / "y", index((site[0] / "simple").as_uri()))
     assert (tmp_path / "y" / "index.rst").is_file()
 
 
@@ -153,20 +156,20 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_deleted(
 ) -> None:
     target = tmp_path / "home" / "pack"
     with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz can't be downloaded"):
-        add_corpus("pack", target, corpus=entry(**changes), configuration=index(f"http://{site[1]}/simple"))
+        add(target, index(f"http://{site[1]}/simple"), corpus=entry(**changes))
     assert list(target.parent.iterdir()) == []
 
 
 def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="can't be downloaded from the package index") as caught:
-        add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index("http://127.0.0.1:1/simple"))
+        add(tmp_path / "x", index("http://127.0.0.1:1/simple"))
     assert "pip config list" in caught.value.remedy
 
 
 def test_an_added_corpus_does_not_change(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.rst").write_text("A")
-    assert add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index()) == tmp_path / "x"
+    assert add(tmp_path / "x", index()) == tmp_path / "x"
 
 
 def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path) -> None:
@@ -223,14 +226,14 @@ def test_a_repository_comes_at_its_pinned_commit(tmp_path: Path) -> None:
     git(origin, "commit", "--quiet", "-a", "-m", "two")
 
     corpus = NamedCorpus(description="", folder=".", repository=origin.as_uri(), commit=commit)
-    result = add_corpus("repo", tmp_path / "home" / "repo", corpus=corpus)
+    result = add(tmp_path / "home" / "repo", corpus=corpus)
     assert (result / "a.rst").read_text() == "first"
     assert not (result / "link.rst").is_symlink()
     assert not (result / ".git").exists()
 
     missing = NamedCorpus(description="", folder=".", repository=(tmp_path / "no").as_uri(), commit=commit)
     with pytest.raises(CorpusError, match="cannot clone") as caught:
-        add_corpus("repo", tmp_path / "home" / "other", corpus=missing)
+        add(tmp_path / "home" / "other", corpus=missing)
     assert "give the path of its folder" in caught.value.remedy
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["repo"]
 
