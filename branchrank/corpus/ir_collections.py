@@ -152,11 +152,6 @@ PREFIX = "ir:"
 SPLIT = "test"
 
 
-def is_dataset(name: str) -> bool:
-    """Return whether the corpus name ``name`` refers to a dataset in ir-datasets."""
-    return name.startswith(PREFIX)
-
-
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from branchrank.corpus.document import (
     Block,
@@ -62,30 +62,23 @@ def read_markdown(source: str, content: bytes) -> Document:
     """Read a Markdown file, or an MDX file (suffix ``.mdx``). Malformed content raises no exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
-    front = _front_matter(lines)
+    title, described, skipped = _front_matter(lines)
     reader = _Reader(mdx=source.lower().endswith(".mdx"))
     try:
-        reader.read([""] * front.lines + lines[front.lines :], first_line=1, nesting=0)
+        reader.read([""] * skipped + lines[skipped:], first_line=1, nesting=0)
     except _PARSER_FAULTS as error:
         reader = _Reader(mdx=False)
         reader.notes = [f"read as plain text, because the Markdown parser failed ({type(error).__name__})"]
         reader.blocks = plain_blocks(lines)
-    reader.title = front.title
-    reader.blocks = [*front.blocks, *reader.blocks]
+    reader.title = title
+    reader.blocks = [*described, *reader.blocks]
     reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
     reader.notes = [*notes, *reader.notes]
     return reader.document(source, content, len(lines))
 
 
-class _FrontMatter(NamedTuple):
-    """The front matter's title, description (as blocks of text) and number of lines."""
-
-    title: str
-    blocks: list[Block]
-    lines: int
-
-
-def _front_matter(lines: Sequence[str]) -> _FrontMatter:
+def _front_matter(lines: Sequence[str]) -> tuple[str, list[Block], int]:
+    """Return the front matter's title, description (as blocks of text) and number of lines."""
     ends = _FRONT_MATTER_ENDS.get(lines[0].rstrip())
     last = next((number for number, line in enumerate(lines) if number and ends and line.rstrip() in ends), 0)
     title, blocks = "", []
@@ -100,7 +93,7 @@ def _front_matter(lines: Sequence[str]) -> _FrontMatter:
                 title = title or value
             else:
                 blocks.append(Block(kind="prose", text=value, line_start=number, line_end=number))
-    return _FrontMatter(title, blocks, last + 1 if last else 0)
+    return title, blocks, last + 1 if last else 0
 
 
 class _Reader(Findings):

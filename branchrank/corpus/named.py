@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.ir_collections import dataset_folder, is_dataset
+from branchrank.corpus.ir_collections import PREFIX, dataset_folder
 from branchrank.corpus.package_index import NamedCorpus, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.io.progress import Progress, no_progress
@@ -85,7 +85,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     # An empty name (perhaps from an unset variable) must not select the current folder.
     if name and path.is_dir():
         return path
-    if is_dataset(name):
+    if name.startswith(PREFIX):
         return dataset_folder(name, corpora_home())
     if name in known_corpora():
         added = corpora_home() / name
@@ -94,16 +94,11 @@ def locate_corpus(name_or_path: str | Path) -> Path:
         raise CorpusError(
             f"the corpus {name!r} has not been downloaded yet", remedy=f"branchrank corpus add {name}"
         )
+    near = suggestion(name, known_corpora())
     raise CorpusError(
-        f"there is no corpus folder {name!r}{_meant(name)}",
+        f"there is no corpus folder {name!r}{f'; {near}' if near else nearest_path(path)}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
     )
-
-
-def _meant(name: str) -> str:
-    """Return a message that suggests a corpus or folder with a similar name, or an empty string."""
-    near = suggestion(name, known_corpora())
-    return f"; {near}" if near else nearest_path(Path(name))
 
 
 def add_corpus(name: str, destination: Path | None = None, progress: Progress = no_progress) -> Path:
@@ -115,7 +110,7 @@ def add_corpus(name: str, destination: Path | None = None, progress: Progress = 
     Raises :class:`CorpusError` for an unknown ``name``, a failed download, or a downloaded file whose SHA-256
     digest differs from the pinned digest.
     """
-    if is_dataset(name):
+    if name.startswith(PREFIX):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
     known = known_corpora()
     if name not in known:

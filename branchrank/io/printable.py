@@ -168,14 +168,9 @@ def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     ``text`` is, for example, a command, a setting or an error message that a run records. The host, the path
     and the non-secret query parameters of each URL are kept.
     """
-    return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
-
-
-def _bare_url(match: re.Match[str]) -> str:
-    scheme, rest = match.group(1), match.group(2)
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    shown = authority.rpartition("@")[2]
-    return scheme + shown + hide_parameters(rest[len(authority) :])
+    return Redactor(environment_secrets(environment))(
+        _URL.sub(lambda url: hide_parameters(url[0]), _USER.sub(r"\1", text))
+    )
 
 
 def bare_url(text: str) -> str:
