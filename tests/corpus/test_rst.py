@@ -321,11 +321,6 @@ def test_a_row_with_an_empty_first_cell_is_read() -> None:
     assert texts("=== === ===\n    x   y\n=== === ===\na   b   c\n=== === ===\n") == ["x | y", "a | b | c"]
 
 
-def test_a_malformed_table_keeps_its_words() -> None:
-    words = " ".join(texts("+----+----+\n| one | two\n| three |\n\nafter\n"))
-    assert [word for word in ("one", "two", "three", "after") if word not in words] == []
-
-
 def test_list_and_csv_tables_are_read() -> None:
     assert texts(
         """

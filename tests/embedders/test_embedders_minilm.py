@@ -74,11 +74,6 @@ def test_token_vectors_equal_those_of_sentence_transformers() -> None:
     assert [len(rows) for rows in documents[1:3]] == [256, 2]
 
 
-def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit() -> None:
-    together = embedder().embed_documents_and_tokens(TEXTS).vectors
-    assert together.tobytes() == embedder().embed_documents(TEXTS).tobytes()
-
-
 def test_a_long_text_is_cut_to_its_first_256_tokens() -> None:
     words = ["route"] * 254
     assert np.array_equal(

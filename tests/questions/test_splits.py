@@ -78,17 +78,6 @@ def test_a_larger_share_contains_the_smaller_and_the_seed_matters() -> None:
     assert set(ids(split_questions(many(90), 0.2, 2).tuning)) != small
 
 
-def test_questions_linked_through_a_third_stay_together() -> None:
-    questions = [
-        question("a", "1.md"),
-        question("b", "2.md"),
-        question("bridge", "1.md", aliases=("2.md",)),
-        question("c", "3.md"),
-    ]
-    tuning, test = split_questions(questions, 0.3, 42)
-    assert sorted([ids(tuning), ids(test)]) == [["a", "b", "bridge"], ["c"]]
-
-
 def test_one_document_cannot_be_split() -> None:
     with pytest.raises(QuestionError, match="share documents"):
         split_questions([question("a", "1.md"), question("b", "1.md")], 0.5, 1)
