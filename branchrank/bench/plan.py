@@ -8,7 +8,7 @@ estimates the number of queries and the LLM costs of a plan before it is run (``
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -134,7 +134,7 @@ def check_plan(plan: Plan) -> list[Question]:
     Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
     problems are in files, and otherwise a :class:`UsageError`.
     """
-    found = list(_errors(plan))
+    found = _errors(plan)
     if found:
         raise combined(found)
     return asked_questions(plan)
@@ -153,15 +153,15 @@ def asked_questions(plan: Plan) -> list[Question]:
     return questions
 
 
-def _errors(plan: Plan) -> Iterator[BranchRankError]:
-    """Yield a separate error for each problem with a plan."""
+def _errors(plan: Plan) -> list[BranchRankError]:
+    """Return a separate error for each problem with a plan."""
+    found: list[BranchRankError] = []
     if not plan.predictors:
-        yield UsageError("no predictor was passed", remedy="--predictor local")
-    names = plan.names
+        found.append(UsageError("no predictor was passed", remedy="--predictor local"))
+    names, benchmark = plan.names, plan.settings.part(BenchmarkSettings)
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield UsageError(
-            f"two predictors have the name {name!r}", remedy="give each predictor a different name"
-        )
+        message = f"two predictors have the name {name!r}"
+        found.append(UsageError(message, remedy="give each predictor a different name"))
     wrong = [problem for system in plan.systems for problem in problems(system)]
     asking = [system for system in plan.systems if system.asks_llm]
     wrong += [
@@ -176,45 +176,29 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
                 "set --hybrid-base-url and --hybrid-model (or --pageindex-base-url and --pageindex-model), "
                 "or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
             )
-        yield UsageError("\n".join(wrong), remedy=remedy)
+        found.append(UsageError("\n".join(wrong), remedy=remedy))
     llm = plan.settings.part(LLMSettings)
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
-        yield UsageError(
-            f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM",
-            remedy="set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag",
-        )
-    for each in plan.planned:
-        if each.index not in plan.indexes:
-            yield UsageError(f"system {each.name!r}: the index {each.index!r} is not defined")
+        message = f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM"
+        remedy = "set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag"
+        found.append(UsageError(message, remedy=remedy))
     outside = [each.name for each in plan.records if each.system is None]
     if plan.filters and outside:
-        yield UsageError(
-            f"--filter applies only to systems; {', '.join(outside)} is not a system",
-            remedy="remove --filter or this predictor",
-        )
-    checks: list[Callable[[], object]] = [
-        partial(check_engine, plan.settings, asks_llm=bool(asking)),
-        *(
-            partial(check_embedder, each.system, plan.indexes[each.index].part(IndexSettings).embedder)
-            for each in plan.planned
-            if each.index in plan.indexes
-        ),
-        *(
-            partial(check_pool, system, plan.settings.part(BenchmarkSettings))
-            for system in plan.systems
-            if not problems(system)
-        ),
-        lambda: read_filters(plan.filters),
-        lambda: comparisons.check_plan(plan.settings.part(BenchmarkSettings), names),
-        lambda: asked_questions(plan),
-    ]
+        message = f"--filter applies only to systems; {', '.join(outside)} is not a system"
+        found.append(UsageError(message, remedy="remove --filter or this predictor"))
+    _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
+    for each in plan.planned:
+        embedder = plan.indexes[each.index].part(IndexSettings).embedder
+        _attempt(found, partial(check_embedder, each.system, embedder))
+        if not problems(each.system):
+            _attempt(found, partial(check_pool, each.system, benchmark))
+    _attempt(found, lambda: read_filters(plan.filters))
+    _attempt(found, lambda: comparisons.check_plan(benchmark, names))
+    _attempt(found, lambda: asked_questions(plan))
     if plan.systems:
-        checks.append(lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
-    for check in checks:
-        found: list[BranchRankError] = []
-        _attempt(found, check)
-        yield from found
+        _attempt(found, lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
+    return found
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:
@@ -261,11 +245,8 @@ def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
 def combined(found: Sequence[BranchRankError]) -> BranchRankError:
     """Combine several errors into one error."""
     kinds = {type(error) for error in found}
-    kind: type[BranchRankError]
-    if len(kinds) == 1:
-        [kind] = kinds
-    else:
-        kind = InputError if all(isinstance(error, InputError) for error in found) else UsageError
+    in_files = all(isinstance(error, InputError) for error in found)
+    kind = kinds.pop() if len(kinds) == 1 else InputError if in_files else UsageError
     messages = dict.fromkeys(error.message for error in found)
     remedies = dict.fromkeys(error.remedy for error in found if error.remedy)
     return kind("\n".join(messages), remedy="; ".join(remedies))
@@ -312,7 +293,7 @@ def plan_from_names(
         **fields,
     )
     if found:
-        raise combined(found + (list(_errors(plan)) if plan.predictors else []))
+        raise combined(found + (_errors(plan) if plan.predictors else []))
     return plan
 
 

@@ -16,6 +16,7 @@ import msgspec
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.io.files import NOT_JSON
 from branchrank.io.printable import bare_url, encodable, split_url, url_to_show
+from branchrank.measures.matching import without_excluded
 from branchrank.records import Hit, Predictor, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
@@ -23,7 +24,6 @@ from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter, Query
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
-_UNREADABLE = NOT_JSON
 MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
 
 
@@ -77,7 +77,22 @@ class SystemPredictor:
 
 
 class Untraced:
-    """Base class for predictors that do not return a trace (a user's class and an HTTP endpoint)."""
+    """Base class for predictors that do not return a trace (a user's class and an HTTP endpoint).
+
+    Hits inside excluded spans are removed from the results.
+    """
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        """Return at most ``k`` hits; 10 more hits are requested if the question has excluded spans.
+
+        Raises :class:`BranchRankError` if the answer is missing or invalid.
+        """
+        found = self.hits(question.question, k + (10 if question.excluded_spans else 0))
+        return Retrieval(hits=without_excluded(found, question)[:k])
+
+    def hits(self, query: str, k: int) -> list[Hit]:
+        """Return the hits for a query, after checking them."""
+        raise NotImplementedError
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         """Return an empty set, because this predictor does not return a trace."""
@@ -85,7 +100,7 @@ class Untraced:
 
 
 class ClassPredictor(Untraced):
-    """A user's own predictor. Hits inside excluded spans are removed from the results.
+    """A user's own predictor.
 
     The predictor's name is the object's attribute ``name``, or else the ``name`` argument. ``origin`` is the
     string ``module:Class`` if the user passed such a string, and otherwise the dotted name of the object's
@@ -104,10 +119,9 @@ class ClassPredictor(Untraced):
             return load_class_predictor, (self.origin,)
         return ClassPredictor, (self.name, self.wrapped)
 
-    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Return at most ``k`` hits; 10 more hits are requested if the question has excluded spans."""
-        margin = 10 if question.excluded_spans else 0
-        returned = self.wrapped.retrieve(question.question, k + margin)
+    def hits(self, query: str, k: int) -> list[Hit]:
+        """Call the method ``retrieve``."""
+        returned = self.wrapped.retrieve(query, k)
         if not isinstance(returned, Iterable):
             raise self._wrong(f"{type(returned).__name__}, not a list of branchrank.records.Hit")
         hits = []
@@ -118,8 +132,7 @@ class ClassPredictor(Untraced):
                 hits.append(_checked(hit))
             except (TypeError, ValueError) as error:
                 raise self._wrong(f"an invalid hit: {error}") from error
-        kept = [hit for hit in hits if not _excluded(hit, question)]
-        return Retrieval(hits=tuple(kept[:k]))
+        return hits
 
     def _wrong(self, what: str) -> UsageError:
         return UsageError(f"{self.name}: retrieve() returned {what}", remedy="return a list of Hit records")
@@ -152,10 +165,6 @@ def _checked(hit: Hit) -> Hit:
             f"the last line number of a hit must be at most {MOST_LINES}"
         )
     return checked
-
-
-def _excluded(hit: Hit, question: Question) -> bool:
-    return any(hit.span.overlap(span) == hit.span.lines for span in question.excluded_spans)
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
@@ -271,7 +280,7 @@ class ApiPredictor(Untraced):
 
         try:
             self._answer("documentation", 1)
-        except (HttpError, *_UNREADABLE) as error:
+        except (HttpError, *NOT_JSON) as error:
             if isinstance(error, StatusError) and error.response.status_code >= 500:
                 return
             raise UsageError(
@@ -279,28 +288,22 @@ class ApiPredictor(Untraced):
                 remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
             ) from error
 
-    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Post the query and return the hits.
-
-        Raises :class:`BranchRankError` if the answer is missing or invalid.
-        """
+    def hits(self, query: str, k: int) -> list[Hit]:
+        """Post the query. Raises :class:`BranchRankError` if the answer is missing or invalid."""
         from branchrank.io.http import HttpError
 
         shown = bare_url(self.endpoint)
-        margin = 10 if question.excluded_spans else 0
         try:
-            answer = self._answer(question.question, k + margin)
-        except (HttpError, *_UNREADABLE) as error:
+            answer = self._answer(query, k)
+        except (HttpError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
-            hits = [_checked(hit) for hit in answer]
+            return [_checked(hit) for hit in answer]
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
-        kept = [hit for hit in hits if not _excluded(hit, question)]
-        return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> list[Hit]:
-        """Post one query and return the hits; raises ``HttpError`` or an error in ``_UNREADABLE``."""
+        """Post one query and return the hits; raises ``HttpError`` or an error in ``NOT_JSON``."""
         from branchrank.io.http import send
 
         body = {"query": encodable(query), "top_k": top_k} | (

@@ -75,14 +75,10 @@ def compare(
             "--predictor, --baseline-predictor, --measure and --latex need two runs, but only one was given",
             remedy="add the second run; for one run, use --baseline to choose a baseline, and --primary",
         )
-    if candidate is not None and (baselines or all_pairs):
+    if (candidate is not None and (baselines or all_pairs)) or (baselines and all_pairs):
         raise UsageError(
-            "--baseline and --all-pairs need exactly one run, but two were given",
-            remedy="remove the second run, or choose predictors with --predictor and --baseline-predictor",
-        )
-    if baselines and all_pairs:
-        raise UsageError(
-            "--baseline and --all-pairs cannot be given together", remedy="remove --baseline or --all-pairs"
+            "--baseline and --all-pairs need exactly one run, and cannot be given together",
+            remedy="give only one run, or remove --baseline or --all-pairs",
         )
     first = Run.load(baseline).where(*where)
     if candidate is None:

@@ -40,11 +40,6 @@ class Calibration(Record, frozen=True, kw_only=True):
     losing: int
     best: tuple[float, ...]
 
-    @property
-    def empties(self) -> bool:
-        """Whether more than half of the queries return no chunks at ``threshold``."""
-        return 2 * self.losing > len(self.best)
-
 
 def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
     """Suggest a distance threshold. ``distances`` contains each query's distance to its nearest chunk.
@@ -86,8 +81,9 @@ def probe_queries(nodes: Iterable[Node]) -> list[str]:
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
     """Return the calibration that a build stores, computed from the distances of the probe queries."""
     found = calibrate(distances)
+    empties = 2 * found.losing > len(found.best)
     return DistanceCalibration(
         probes=len(found.best),
         losing=found.losing,
-        threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,
+        threshold=found.suggested if empties else DISTANCE_THRESHOLD,
     )

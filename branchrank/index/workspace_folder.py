@@ -223,14 +223,11 @@ class WorkspaceFolder:
         """Raise :class:`CorpusError` if the folder ``data_dir`` is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
             remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
+            meant = "" if self.data_dir.exists() else nearest_path(self.data_dir)
             raise CorpusError(
-                f"{self.data_dir} is not a workspace: it has no {CONFIG}{self._meant()}",
+                f"{self.data_dir} is not a workspace: it has no {CONFIG}{meant}",
                 remedy=self.adopting() if self._foreign() else remedy,
             )
-
-    def _meant(self) -> str:
-        """Return text such as ``; did you mean `data`?`` if only a folder with a similar name exists."""
-        return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
         """Return a command that adopts the files in this folder into a new workspace next to the folder.
@@ -377,15 +374,14 @@ def configure(
     *,
     corpus: str | Path | None = None,
     exclude: Sequence[str] | None = None,
-    chunks: Path | None = None,
-    nodes: Path | None = None,
-    adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
+    **files: Path | None,
 ) -> None:
     """Set the corpus, other paths and settings in ``branchrank.toml``, and leave its other keys unchanged.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps keys such as ``"index.embedder"`` to values. Settings in the section ``engine`` apply to
+    ``files`` contains the paths of the keys in :data:`GIVEN`. ``settings`` maps keys such as
+    ``"index.embedder"`` to values. Settings in the section ``engine`` apply to
     one command only, so they are not written.
 
     Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.errors.UsageError` if
@@ -400,8 +396,7 @@ def configure(
         changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
     if exclude is not None:
         changes["exclude"] = tuple(exclude)
-    given = {"chunks": chunks, "nodes": nodes, "adoption": adoption}
-    changes |= {key: _relative(path, data_dir) for key, path in given.items() if path is not None}
+    changes |= {key: _relative(path, data_dir) for key, path in files.items() if path is not None}
     engine = f"{EngineSettings.section}."
     changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}
     update_config(data_dir / CONFIG, changes)
