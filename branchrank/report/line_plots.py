@@ -36,18 +36,6 @@ Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
 def risks(curves: Curves) -> Plot:
     """Plot every predictor's risk (the share of wrong answers) against its coverage."""
-    described = "; ".join(
-        f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
-    )
-    return Plot(
-        name="risk",
-        description=f"Risk against coverage. {described}",
-        caption="Share of wrong first hits if only the most confident answers are given.",
-        spec=_risk_chart(curves),
-    )
-
-
-def _risk_chart(curves: Curves) -> dict[str, Any]:
     import altair
 
     rows: list[dict[str, Any]] = [
@@ -82,7 +70,15 @@ def _risk_chart(curves: Curves) -> dict[str, Any]:
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter("datum.told").mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
-    return finished(chart.properties(width=WIDTH, height=HEIGHT))
+    described = "; ".join(
+        f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
+    )
+    return Plot(
+        name="risk",
+        description=f"Risk against coverage. {described}",
+        caption="Share of wrong first hits if only the most confident answers are given.",
+        spec=finished(chart.properties(width=WIDTH, height=HEIGHT)),
+    )
 
 
 class Swept(Record, frozen=True, kw_only=True):
@@ -179,16 +175,6 @@ def _dash(field: str, names: Sequence[str]) -> Any:
 
 def losses(counts: Counts) -> Plot:
     """Plot, for each predictor, the share of answers whose gold was lost at each stage."""
-    described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
-    return Plot(
-        name="losses",
-        description=f"Stages at which the gold was lost. {described}",
-        caption="Share of the answers, by the stage at which the gold was lost.",
-        spec=_losses_chart(counts),
-    )
-
-
-def _losses_chart(counts: Counts) -> dict[str, Any]:
     import altair
 
     outcomes = list(dict.fromkeys(outcome for _, outcome, _ in counts))
@@ -233,4 +219,10 @@ def _losses_chart(counts: Counts) -> dict[str, Any]:
             description="words:N",
         )
     )
-    return finished(bars.properties(width=FULL_WIDTH - 10, height=altair.Step(40)))
+    described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
+    return Plot(
+        name="losses",
+        description=f"Stages at which the gold was lost. {described}",
+        caption="Share of the answers, by the stage at which the gold was lost.",
+        spec=finished(bars.properties(width=FULL_WIDTH - 10, height=altair.Step(40))),
+    )

@@ -20,7 +20,7 @@ Runs of the same systems over several datasets:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from textwrap import wrap
 
@@ -403,21 +403,20 @@ def _system(strata: Mapping[str, Stratum], system: str) -> SystemResult:
     return SystemResult(name=system, means={**means, MACRO: macro})
 
 
-def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> list[str]:
+def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> Iterator[str]:
     counted = Counter(name for run in runs.values() for name in run.predictors)
-    missing = [name for name in counted if name not in systems]
-    found = [f"left out, because they are not in every run: {', '.join(missing)}"] if missing else []
+    if missing := [name for name in counted if name not in systems]:
+        yield f"left out, because they are not in every run: {', '.join(missing)}"
     corpora: dict[str, list[str]] = {}
     for name, run in runs.items():
         corpora.setdefault(run.record.corpus_digest, []).append(name)
-    found += [
-        f"{' and '.join(names)} use the same corpus. The macro interval and the macro test treat the "
-        "datasets as independent, which is too optimistic if several datasets have gold on the same pages"
-        for digest, names in corpora.items()
-        if digest and len(names) > 1
-    ]
+    for digest, names in corpora.items():
+        if digest and len(names) > 1:
+            yield (
+                f"{' and '.join(names)} use the same corpus. The macro interval and the macro test treat the "
+                "datasets as independent, which is too optimistic if they have gold on the same pages"
+            )
     for system in systems:
         records = [each for run in runs.values() for each in run.record.predictors if each.name == system]
         if any((each.system, each.llm) != (records[0].system, records[0].llm) for each in records):
-            found.append(f"{system} does not have the same settings and the same model in all runs")
-    return found
+            yield f"{system} does not have the same settings and the same model in all runs"

@@ -10,7 +10,6 @@ from branchrank.measures.matching import has_lines
 from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.passage_size import summarize_passages
 from branchrank.records import Record
-from branchrank.runs.rows import RowHit
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
 
@@ -73,6 +72,7 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
     shown = scores.shown_hits(predictor)
+    tokens = [hit.tokens for hit in shown if hit.tokens is not None]
     return SummaryRow(
         predictor=predictor,
         llm=rows[0].llm,
@@ -88,7 +88,8 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
         llm_cached_calls_per_query=sum(call.served_by != "server" for call in calls) / len(rows),
         llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
-        tokens_per_hit=_tokens_per_hit(shown),
+        # Older runs have no token counts.
+        tokens_per_hit=mean(tokens) if tokens else None,
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
         first_query_ms=warm.first,
@@ -110,9 +111,3 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
             for name, stage in (("compute", COMPUTE), ("llm_wait", LLM_WAIT))
         },
     )
-
-
-def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """Return the mean number of tokens per hit, or ``None`` for an older run without token counts."""
-    tokens = [hit.tokens for hit in hits if hit.tokens is not None]
-    return mean(tokens) if tokens and len(tokens) == len(hits) else None
