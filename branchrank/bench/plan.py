@@ -189,8 +189,11 @@ def _errors(plan: Plan) -> list[BranchRankError]:
         found.append(UsageError(message, remedy="remove --filter or this predictor"))
     _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
     for each in plan.planned:
-        embedder = plan.indexes[each.index].part(IndexSettings).embedder
-        _attempt(found, partial(check_embedder, each.system, embedder))
+        if each.index in plan.indexes:
+            embedder = plan.indexes[each.index].part(IndexSettings).embedder
+            _attempt(found, partial(check_embedder, each.system, embedder))
+        else:
+            found.append(UsageError(f"system {each.name!r}: the index {each.index!r} is not defined"))
         if not problems(each.system):
             _attempt(found, partial(check_pool, each.system, benchmark))
     _attempt(found, lambda: read_filters(plan.filters))
