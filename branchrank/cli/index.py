@@ -116,7 +116,7 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
 @JSON
 @settings_options("index.embedder", "index.vector_store")
 def check(data_dir: Path, as_json: bool) -> None:
-    """Check every file of the index against the digest that was recorded when the index was built.
+    """Check every file of the index against its recorded digest, and the ids in its Chroma collection.
 
     Other commands read a file again only if its size or timestamps have changed since the last check. Only
     `branchrank check` finds damage that leaves the size and timestamps unchanged, such as a bad sector.

@@ -337,6 +337,8 @@ def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Ind
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
     """Check the digest of every file in the index, even if the file matches its stamp.
 
+    If the index is searched with Chroma, the ids in the collection are compared with those of the chunks.
+
     Raises the same errors as :func:`open_index`.
     """
     with open_index(workspace) as index:
@@ -344,6 +346,11 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
         if index.manifest.chroma == "embedded":
             digests |= index.report.chroma_digests
         check_digests(index.directory, digests, all_files=True)
+        if index.vector_store != "exact":
+            from branchrank.stores.chroma import ChromaVectors
+
+            assert isinstance(index.vectors, ChromaVectors)
+            index.vectors.check_ids()
         size = sum((index.directory / name).stat().st_size for name in digests)
         return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
 

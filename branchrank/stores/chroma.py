@@ -134,6 +134,14 @@ class ChromaVectors(ExactVectors):
         if found < _PROBES_FOUND * len(rows):
             raise self._damaged(f"searches find only {found} of {len(rows)} sampled vectors")
 
+    def check_ids(self) -> None:
+        """Raise :class:`ArtifactError` if a vector of the index is missing from the collection."""
+        with chroma_errors(self._location):
+            held = set(self._collection.get(include=[])["ids"])
+        missing = [key for key in self.ids if key not in held]
+        if missing:
+            raise self._damaged(f"{len(missing)} vectors are missing, such as that of {missing[0]!r}")
+
     def _rows(self, answer: list[str]) -> IntArray:
         try:
             return np.array([self.ids.row(key) for key in dict.fromkeys(answer)], dtype=np.intp)

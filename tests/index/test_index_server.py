@@ -100,6 +100,22 @@ def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chro
         assert index.report.embedded == 0
 
 
+def test_check_finds_an_id_that_no_sample_holds(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
+    write_pages(tmp_path / "docs", {"page.md": "".join(f"# Part {n}\n\nText {n}.\n\n" for n in range(200))})
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        name, lost = index.report.collection, index.chunks.ids[1]
+    collection = client.get_collection(name, embedding_function=None)
+    words = ("check", "--data-dir", workspace.data_dir)
+    assert "no damage found" in invoke(*words).output
+    [vector] = collection.get(ids=[lost], include=["embeddings"])["embeddings"]
+    collection.delete(ids=[lost])
+    collection.add(ids=["stranger"], embeddings=[-vector])  # far from every vector, so no search finds it
+    damaged = invoke(*words)
+    assert damaged.exit_code == 4, damaged.output
+    assert repr(lost) in damaged.output
+
+
 UPLOAD_KILLED = """
 import os, signal, sys
 from chromadb.api.models.Collection import Collection

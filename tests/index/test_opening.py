@@ -16,6 +16,7 @@ from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.ranking.expansion import expand
 from branchrank.records import Scored
+from branchrank.stores.chroma import connected
 from branchrank.tree.store import load_nodes
 
 
@@ -93,3 +94,16 @@ def test_check_reads_even_files_with_a_matching_stamp(workspace: WorkspaceFolder
     damaged = invoke(*words)
     assert damaged.exit_code == 4, damaged.output
     assert "vectors.arrays is damaged" in damaged.output
+
+
+def test_check_looks_into_the_chroma_collection(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma")
+    with build_index(workspace) as index:
+        place, name, lost = index.directory / "chroma", index.report.collection, index.chunks.ids[1]
+    words = ("check", "--data-dir", workspace.data_dir)
+    assert "no damage found" in invoke(*words).output
+    with connected(place) as client:  # one change stays in Chroma's log, and changes no file with a digest
+        client.get_collection(name, embedding_function=None).delete(ids=[lost])
+    damaged = invoke(*words)
+    assert damaged.exit_code == 4, damaged.output
+    assert "vectors, but the index has" in damaged.output
