@@ -8,18 +8,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.predictors import Scripted
 
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.errors import UsageError
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.summary import Warm
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, percentile, read_timings, write_timings
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
 from branchrank.settings import BenchmarkSettings
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
@@ -138,25 +135,6 @@ def test_llm_wait_is_separate_from_compute_and_cached_calls_keep_their_latency()
         )
     assert warm[TOTAL]["q0"] >= 5004
     assert warm[TOTAL]["q2"] >= 704
-
-
-@settings(deadline=None)
-@given(
-    values=st.lists(st.floats(0, 1e6), min_size=1, max_size=80), share=st.sampled_from([0.5, 0.9, 0.95, 1.0])
-)
-def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below(values, share) -> None:
-    found = percentile(values, share).value_ms
-    assert found in values
-    assert sum(value <= found for value in values) >= share * len(values) - 1e-9
-    assert sum(value < found for value in values) < share * len(values)
-
-
-def test_timings_can_be_written_and_read_back(tmp_path: Path) -> None:
-    timings = timings_of(Scripted('=a,"\n', {"q0": Retrieval(hits=(), stage_ms={"dense(chunks)": 1.25})}))
-    path = tmp_path / "timings.csv"
-    write_timings(path, timings)
-    assert read_timings(path) == timings
-    assert read_timings(tmp_path / "none.csv") == []
 
 
 class Starting:
