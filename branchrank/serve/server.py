@@ -27,6 +27,7 @@ from branchrank.serve.access import Access, bracketed
 try:
     import uvicorn
     from starlette.datastructures import Headers, MutableHeaders
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError:
@@ -83,7 +84,12 @@ class Guard:
     def __init__(
         self, application: ASGIApp, access: Access, *, body_deadline_s: float = BODY_DEADLINE_S
     ) -> None:
-        self.application = application
+        self.application = CORSMiddleware(
+            application,
+            allow_origins=access.origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+        )
         self.access = access
         self.body_deadline_s = body_deadline_s
 
@@ -93,23 +99,21 @@ class Guard:
             await self.application(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        origin = headers.get("origin")
+        # The same condition as that of CORSMiddleware, which answers these requests itself.
+        is_preflight = scope["method"] == "OPTIONS" and {"origin", "access-control-request-method"} <= {
+            *headers
+        }
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 added = MutableHeaders(raw=message.setdefault("headers", []))
                 added["x-content-type-options"] = "nosniff"
-                if origin is not None:
-                    added["access-control-allow-origin"] = origin
-                    added.add_vary_header("origin")
             await send(message)
 
         try:
             self._check_place(headers)
-            if scope["method"] == "OPTIONS" and origin and headers.get("access-control-request-method"):
-                await _permission(headers)(scope, receive, safely)
-                return
-            self._check_token(headers)
+            if not is_preflight:
+                self._check_token(headers)
             body = await self._body(headers, receive)
         except Refusal as refusal:
             if "expect" not in headers:
@@ -158,15 +162,6 @@ class Guard:
         except TimeoutError:
             late = f"the body was not complete after {self.body_deadline_s:g} seconds"
             raise Refusal(408, "slow_body", late) from None
-
-
-def _permission(headers: Headers) -> Response:
-    """Return the answer to a CORS preflight request, so that the browser sends the actual request."""
-    allowed = {
-        "access-control-allow-methods": "GET, POST, DELETE",
-        "access-control-allow-headers": headers.get("access-control-request-headers", ""),
-    }
-    return Response(status_code=204, headers=allowed)
 
 
 async def _discard(receive: Receive) -> None:

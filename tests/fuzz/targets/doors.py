@@ -59,7 +59,7 @@ class Served:
     async def _enter(self) -> contextlib.AsyncExitStack:
         """Start what the MCP application needs, as a server does at its start."""
         stack = contextlib.AsyncExitStack()
-        inner: Any = self.mcp.application
+        inner: Any = self.mcp.application.app
         await stack.enter_async_context(inner.router.lifespan_context(inner))
         return stack
 
