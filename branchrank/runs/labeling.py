@@ -147,8 +147,7 @@ class Labeling:
             for item in unlabeled_gold(question)
         )
         excluded = any(span.overlap(other) == span.lines for other in question.excluded_spans)
-        settled = touched or excluded
-        return not settled and not is_labeled(question, span, self.annotator, self.lines)
+        return not (touched or excluded or is_labeled(question, span, self.annotator, self.lines))
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])

@@ -6,7 +6,7 @@ of predictors together. A positive difference means that the candidate is better
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -311,23 +311,18 @@ def _pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> li
     )
 
 
-def changed_settings(candidate: RunData, baseline: RunData) -> list[str]:
+def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     """Describe the settings that differ between two runs, each with the baseline's value first."""
     old, new = baseline.record, candidate.record
-    changes = [
-        f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
-        for name in ("corpus_digest", "top_k", "mode", "seed")
-        if getattr(old, name) != getattr(new, name)
-    ]
+    for name in ("corpus_digest", "top_k", "mode", "seed"):
+        if getattr(old, name) != getattr(new, name):
+            yield f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
     built = {each.name: each.digest for each in old.indexes}
-    changes += [
-        f"index {each.name}: another build" for each in new.indexes if built.get(each.name) != each.digest
-    ]
+    for index in new.indexes:
+        if built.get(index.name) != index.digest:
+            yield f"index {index.name}: another build"
     for section in sorted(old.settings.keys() & new.settings.keys()):
         before, after = old.settings[section], new.settings[section]
-        changes += [
-            f"{section}.{name}: {before.get(name)} -> {after[name]}"
-            for name in after
-            if before.get(name) != after[name]
-        ]
-    return changes
+        for name in after:
+            if before.get(name) != after[name]:
+                yield f"{section}.{name}: {before.get(name)} -> {after[name]}"
