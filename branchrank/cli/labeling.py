@@ -23,7 +23,7 @@ from branchrank.cli.options import (
     together,
 )
 from branchrank.cli.terminal import Command, safe, say, typed_lines
-from branchrank.errors import BranchRankError, InputError, LLMError, UsageError
+from branchrank.errors import InputError, LLMError, UsageError
 from branchrank.io.progress import shown_progress
 from branchrank.llm.ledger import Spent
 from branchrank.measures.agreement import Agreement
@@ -257,10 +257,7 @@ def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
         return None
     if KEYS[word] != "yes":
         raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
-    try:
-        return typed_span(passage.span.source, lines)
-    except BranchRankError as error:
-        raise UsageError(error.message) from None
+    return typed_span(passage.span.source, lines)
 
 
 def _show_passage(passage: Passage, place: str) -> None:

@@ -263,11 +263,6 @@ class WorkspaceFolder:
         return Generations(self.data_dir, f"indexes/{index_name(self.index_settings)}")
 
     @property
-    def index_directory(self) -> Path:
-        """The folder that contains the index's generations."""
-        return self.generations.directory
-
-    @property
     def index_names(self) -> tuple[str, ...]:
         """The names of the workspace's indexes."""
         return tuple(sorted(path.name for path in (self.data_dir / "indexes").glob("*")))
@@ -356,7 +351,7 @@ class WorkspaceFolder:
 
         The caller must hold the build lock.
         """
-        current = self.index_directory / "current"
+        current = self.generations.directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
                 if link in (self.given("chunks"), self.given("nodes")) or (

@@ -250,7 +250,7 @@ def test_a_reader_keeps_the_generation_that_it_opened(tmp_path: Path) -> None:
     for number in range(3):
         rewrite(tmp_path / "docs" / "index.md", f"# Kettle {number}\n\nOther text {number}.\n")
         build_index(workspace).close()
-    names = {path.name for path in workspace.index_directory.iterdir() if not path.is_symlink()}
+    names = {path.name for path in workspace.generations.directory.iterdir() if not path.is_symlink()}
     assert names == {reader.directory.name, "000003", "000004"}
     with open_index(workspace, check_corpus=False) as current:
         assert answers(current) != expected

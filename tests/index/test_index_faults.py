@@ -120,7 +120,7 @@ def test_a_failed_write_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest
     assert len(failures) > 20
     assert {error.exit_code for error in failures} == {8}
     assert all("free some space" in error.remedy for error in failures)
-    assert len(list(workspace.index_directory.glob("0*"))) <= 2
+    assert len(list(workspace.generations.directory.glob("0*"))) <= 2
 
 
 def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> Non
     assert "cannot write" in done.stdout
     with open_index(workspace, check_corpus=False) as index:
         assert killed_builds.answers(index) == before
-    assert [path.name for path in workspace.index_directory.glob("0*")] == ["000001"]
+    assert [path.name for path in workspace.generations.directory.glob("0*")] == ["000001"]
 
 
 def test_a_read_only_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_a_reader_whose_generation_is_deleted_opens_the_newer_one(
 def test_a_pointer_to_a_missing_generation_is_an_error(tmp_path: Path, pointer: str) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
-    current = workspace.index_directory / "current"
+    current = workspace.generations.directory / "current"
     current.unlink()
     current.symlink_to(pointer)
     with pytest.raises(ArtifactError, match="no index"):

@@ -33,8 +33,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_link_in_place_of_the_indexes_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     workspace = small_workspace(tmp_path)
-    workspace.index_directory.parent.mkdir(parents=True)
-    workspace.index_directory.symlink_to(outside)
+    workspace.generations.directory.parent.mkdir(parents=True)
+    workspace.generations.directory.symlink_to(outside)
     before = contents(outside)
     with pytest.raises(ArtifactError, match="symbolic link"):
         build_index(workspace)
@@ -43,8 +43,8 @@ def test_a_link_in_place_of_the_indexes_does_not_delete_files_outside(tmp_path: 
 
 def test_a_link_in_place_of_a_generation_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     workspace = small_workspace(tmp_path)
-    workspace.index_directory.mkdir(parents=True)
-    (workspace.index_directory / "000007").symlink_to(outside)
+    workspace.generations.directory.mkdir(parents=True)
+    (workspace.generations.directory / "000007").symlink_to(outside)
     before = contents(outside)
     build_index(workspace).close()
     assert contents(outside) == before
@@ -53,7 +53,7 @@ def test_a_link_in_place_of_a_generation_does_not_delete_files_outside(tmp_path:
 def test_a_link_in_place_of_bm25_weights_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     workspace = reopened(tmp_path, bm25__k1=2.0)
-    generation = (workspace.index_directory / "current").resolve()
+    generation = (workspace.generations.directory / "current").resolve()
     inside = (generation / bm25_name("chunks", workspace.bm25_settings)).parent
     (outside / "chunks").mkdir()
     (outside / "chunks" / "kept.txt").write_text("kept")
@@ -85,7 +85,7 @@ def test_the_collection_of_another_server_is_not_deleted(
     monkeypatch.setattr("branchrank.stores.chroma.drop_collection", lambda url, name: dropped.append(url))
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
-    manifest = (workspace.index_directory / "current").resolve() / "manifest.json"
+    manifest = (workspace.generations.directory / "current").resolve() / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"embedded"', '"http://127.0.0.1:1"'))
     for _ in range(3):
         build_index(workspace, force=True).close()
