@@ -47,9 +47,8 @@ def test_labels_and_overlines_belong_to_their_heading() -> None:
 
 
 def test_a_label_before_text_belongs_to_no_heading() -> None:
-    document = read("A\n=\n\n.. _x:\n\ntext\n\nB\n-\n")
-    assert document.sections[1].labels == ()
-    assert document.sections[1].line_start == 8
+    section = read("A\n=\n\n.. _x:\n\ntext\n\nB\n-\n").sections[1]
+    assert (section.labels, section.line_start) == ((), 8)
 
 
 def test_a_directive_that_names_the_heading_below_it_belongs_to_it() -> None:

@@ -40,10 +40,7 @@ def test_a_url_that_is_refused_is_not_shown(url: str) -> None:
     ("query", "option"),
     [
         ("foo=1", "foo"),
-        ("foo=", "foo"),
         ("db=1&socket_timeout=3600", "socket_timeout"),
-        ("socket_connect_timeout=3600", "socket_connect_timeout"),
-        ("decode_responses=True", "decode_responses"),
         ("password=s3cret", "password"),
         ("ssl_cert_reqs=none", "ssl_cert_reqs"),
     ],
