@@ -23,7 +23,9 @@ The parent of each document is determined from the toctree directives in all doc
    with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that have no
    parent yet, in the order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
-4. A toctree entry is ignored if it matches no document or would make a document its own ancestor. A note
+4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
+   document. A note reports each ignored pattern.
+5. A toctree entry is ignored if it matches no document or would make a document its own ancestor. A note
    reports each ignored entry.
 """
 
@@ -48,6 +50,8 @@ SUMMARY_LENGTH = 300
 
 _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
+#: The maximum number of different patterns. Real documentation has at most a few dozen patterns.
+MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
@@ -264,6 +268,12 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
             if not path or _NOT_A_PATH.match(path):
                 continue
             asked = (posixpath.dirname(document.source), path)
+            if _is_pattern(path) and asked not in patterns and len(patterns) == MAX_PATTERNS:
+                notes.append(
+                    f"{document.source}: the toctree entry {entry!r} is ignored, "
+                    f"because the toctrees of this corpus contain more than {MAX_PATTERNS} patterns"
+                )
+                continue
             targets = patterns[asked] if asked in patterns else _resolve(document.source, path, names)
             if not targets:
                 notes.append(f"{document.source}: the toctree entry {entry!r} matches no document")

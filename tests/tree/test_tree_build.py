@@ -9,7 +9,7 @@ import pytest
 from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Node
-from branchrank.tree.build import SUMMARY_LENGTH, build_nodes, summarize
+from branchrank.tree.build import MAX_PATTERNS, SUMMARY_LENGTH, build_nodes, summarize
 from branchrank.tree.store import check_nodes
 
 
@@ -180,3 +180,16 @@ def test_a_deep_chain_of_toctrees_is_no_problem() -> None:
 
     assert max(node.depth for node in nodes.values()) == 1501
     assert notes == []
+
+
+def test_patterns_past_the_limit_of_a_corpus_are_ignored_and_noted() -> None:
+    many = [f"guide/{number}*" for number in range(MAX_PATTERNS)]
+    nodes, notes = build(
+        document("index.rst", *many, "late/*", "plain"),
+        document("guide/7a.rst"),
+        document("late/b.rst"),
+        document("plain.rst"),
+    )
+
+    assert nodes["index.rst"].children == ("guide/7a.rst", "plain.rst")
+    assert [note for note in notes if "late/*" in note and str(MAX_PATTERNS) in note]
