@@ -114,6 +114,7 @@ def benchmark(version: Path, folder: Path, questions: Path) -> None:
     """Run every built-in predictor over ``questions`` without a latency pass."""
     chosen = itertools.chain.from_iterable(("--predictor", name) for name in PREDICTORS)
     flags = ("--questions", str(questions), "--latency-sample", "0", "--fresh", "--quiet")
+    flags += ("--hybrid-passage-order", "scores")  # the only order that earlier versions have
     branchrank(version, folder, "benchmark", "--data-dir", "data", *chosen, *flags)
 
 

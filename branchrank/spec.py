@@ -165,19 +165,18 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that determine which passages from the ranked candidates are returned.
 
-    If ``order`` is ``scores``, the passages from all candidate sections are sorted together by passage score
-    (:mod:`branchrank.systems.passage_order`). If a reranker ranked the sections, the score of a passage is
-    ``1 / (i * j)``, where ``i`` is the rank of the section and ``j`` is the rank of the passage within the
-    section. Systems that rank chunks ignore ``order``.
+    If ``order`` is ``rrf`` or ``scores``, the passages from all candidate sections are sorted together
+    (:mod:`branchrank.systems.hits`). If a reranker ranked the sections, the best passage of each section
+    comes first, in the order of the reranker. Systems that rank chunks ignore ``order``.
 
     Attributes:
-        order: sections: one passage per section, in the order of the sections; scores: all passages of the
-            sections, sorted by fused score
+        order: rrf: all passages of the sections, by RRF over the section's rank and the passage's ranks in
+            the vector and BM25 lists; scores: all passages of the sections, by cosine and BM25 score;
+            sections: one passage per section, in the order of the sections
         lines: number of lines to which a hit is extended within its section; 0: not extended
     """
 
-    order: Literal["sections", "scores"] = "sections"
-
+    order: Literal["sections", "scores", "rrf"] = "sections"
     lines: Annotated[int, Meta(ge=0, le=10_000)] = 0
 
 

@@ -15,6 +15,7 @@ from branchrank.cli.options import (
     FILE,
     FILTER,
     FOLDER,
+    FUSION,
     QUIET,
     RUNNING,
     flag,
@@ -110,6 +111,7 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 )
 @flag("--api-predictor", "Predictor that the API endpoint runs.")
 @FILTER
+@FUSION
 @RUNNING
 @settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")
 @settings_options("late_interaction", "bm25", "llm", "index", "cache", "engine")
@@ -130,6 +132,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 
 @click.command("run", cls=Command, resumes=True)
 @click.argument("experiment", type=FILE)
+@FUSION
 @RUNNING
 @settings_options("benchmark", "llm", "cache", "engine")
 def run(experiment: Path, reports: Path, **running: Any) -> None:

@@ -20,6 +20,7 @@ COMMON = frozenset(
         *("--embedder", "--top-k", "--return", "--sample-size", "--latency-sample"),
         *("--primary", "--measure", "--baseline", "--delta", "--jobs", "--max-calls"),
         *("--hybrid-base-url", "--hybrid-model", "--pageindex-base-url", "--pageindex-model"),
+        "--hybrid-candidate-cap",
     }
 )
 HELP_ALL = "--help-all"

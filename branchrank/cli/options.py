@@ -21,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: The key under which click's context stores the settings that were given as flags.
 _GIVEN = "branchrank.settings"
+#: The key under which click's context stores the value of ``--fusion``.
+_FUSION = "branchrank.fusion"
 DEFAULT_DATA_DIR = Path("data")
 DEFAULT_REPORTS = Path("reports")
 DEMO_FOLDER = Path("branchrank-demo")
@@ -130,10 +132,23 @@ def _all_pairs(context: click.Context, parameter: click.Parameter, value: bool) 
     _give("benchmark.baseline", context, parameter, "all-pairs" if value else None)
 
 
+def _keep_fusion(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    context.meta[_FUSION] = value
+
+
 def given_flags() -> Mapping[str, Any]:
-    """Return the settings that the user gave as flags of the running command, keyed by ``section.name``."""
-    given: Mapping[str, Any] = click.get_current_context().meta.get(_GIVEN, {})
-    return given
+    """Return the settings that the user gave as flags of the running command, keyed by ``section.name``.
+
+    ``--fusion`` gives three settings. The flag of one of these settings overrides it.
+    """
+    context = click.get_current_context()
+    fusion = context.meta.get(_FUSION)
+    shared = {
+        "local.fusion": fusion,
+        "hybrid.fusion": fusion,
+        "hybrid.passage_order": "scores" if fusion == "score" else fusion,
+    }
+    return {**(shared if fusion else {}), **context.meta.get(_GIVEN, {})}
 
 
 def typed_command() -> str:
@@ -174,6 +189,14 @@ FILTER = flag(
     "Repeatable. A document must match every filter.",
     metavar="KEY=VALUE",
     multiple=True,
+)
+FUSION = click.option(
+    "--fusion",
+    type=click.Choice(["rrf", "score"]),
+    expose_value=False,
+    callback=_keep_fusion,
+    help="How local and hybrid fuse their branches and order their passages: by ranks (rrf) or by scores. "
+    "Short for --local-fusion, --hybrid-fusion and --hybrid-passage-order, which override this flag.",
 )
 #: Short for ``--baseline all-pairs``.
 ALL_PAIRS = click.option(

@@ -5,8 +5,9 @@ the section's chunks. The chunk with the largest sum of scaled scores is returne
 largest sum, the first of these chunks is returned. Scores are summed instead of ranks, because chunks in a
 section with few chunks often have the same sum of ranks.
 
-Passages from several ranked sections are sorted by the score ``1 / (i * j)``, where ``i`` is the rank of the
-passage's section and ``j`` is the passage's rank within its section.
+Passages from several ranked sections are sorted by RRF (:func:`by_rrf`). If a reranker has ranked the
+sections, the best passage of each section comes first, in the order of the sections, and the other passages
+follow (:func:`led_by_sections`).
 
 A passage is extended within its section without overlapping higher-ranked passages.
 
@@ -26,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from branchrank.ranking.fusion import fuse
+from branchrank.ranking.fusion import fuse, rrf
 from branchrank.ranking.lists import RankedList, ranked
+from branchrank.records import Scored
 from branchrank.spec import Fuse
 
 #: The first and the last line of a passage.
@@ -50,40 +52,51 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     return max(chunks, key=lambda chunk: fused.get(chunk, 0.0))
 
 
-def led_by_sections(
-    passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
+def by_rrf(
+    section_of: Mapping[str, str],
+    sections: Sequence[str],
+    lists: Mapping[str, Sequence[Scored]],
+    k: float,
+    weights: Mapping[str, float],
 ) -> RankedList:
-    """Score each passage by its section's rank in ``sections`` and by its own rank within the section.
+    """Score each passage by RRF over its section's rank and its own rank in each branch's list of chunks.
 
-    ``passages`` is sorted, best first, and ``section_of`` maps each passage to one of ``sections``. Scores
-    are in 0..1. Passages with equal scores are sorted by id.
+    The score is ``1 / (k + rank of the section) + sum_i w_i / (k + rank in list i)``. A list that does not
+    contain the passage adds 0. ``section_of`` maps each passage to one of ``sections``, and ``lists`` and
+    ``weights`` have the same keys.
+
+    >>> dense = RankedList(("b1", "a2"), (0.9, 0.8))
+    >>> by_rrf(dict(a1="a", a2="a", b1="b"), ["a", "b"], dict(dense=dense), 1, dict(dense=1.0)).ids
+    ('a2', 'b1', 'a1')
+    """
+    ranks = {section: rank for rank, section in enumerate(sections, start=1)}
+    own = dict(rrf(lists, k, weights))
+    return ranked(
+        {
+            passage: 1.0 / (k + ranks[section]) + own.get(passage, 0.0)
+            for passage, section in section_of.items()
+        }
+    )
+
+
+def led_by_sections(
+    passages: RankedList, best: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
+) -> RankedList:
+    """Put the best passage of each section first, in the order of ``sections``, and the others behind these.
+
+    ``passages`` and ``best`` contain the same passages, best first. The first passage of a section in
+    ``best`` is the section's best passage, and ``passages`` is the order of the other passages.
+    ``section_of`` maps each passage to its section. The scores are 1, 1/2, 1/3, ...
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
-    >>> led_by_sections(passages, dict(a1="a", a2="a", b1="b"), ["a", "b"])
-    RankedList([Scored(key='a1', score=1.0), Scored(key='a2', score=0.5), Scored(key='b1', score=0.5)])
+    >>> led_by_sections(passages, passages, dict(a1="a", a2="a", b1="b"), ["a", "b"]).ids
+    ('a1', 'b1', 'a2')
     """
-    places = _places(passages, section_of, sections)
-    return ranked({passage: 1.0 / (section * own) for passage, (section, own) in places.items()})
-
-
-def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]) -> RankedList:
-    """Return the best passage of each section, in the order of ``sections``, with the scores 1, 1/2, ..."""
-    places = _places(passages, section_of, sections)
-    return ranked({passage: 1.0 / section for passage, (section, own) in places.items() if own == 1})
-
-
-def _places(
-    passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
-) -> dict[str, tuple[int, int]]:
-    """Map each passage to its section's rank and its own rank within the section. Ranks start at 1."""
-    ranks = {section: rank for rank, section in enumerate(sections, start=1)}
-    counts = dict.fromkeys(sections, 0)
-    places = {}
-    for passage in passages.ids:
-        section = section_of[passage]
-        counts[section] += 1
-        places[passage] = (ranks[section], counts[section])
-    return places
+    leading: dict[str, str] = {}
+    for passage in best.ids:
+        leading.setdefault(section_of[passage], passage)
+    order = dict.fromkeys([leading[section] for section in sections if section in leading] + [*passages.ids])
+    return RankedList(tuple(order), tuple(1.0 / rank for rank in range(1, len(order) + 1)))
 
 
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:

@@ -38,7 +38,7 @@ HYBRID = System(
     ),
     fuse=Fuse(k=60, cap=30),
     rerank=Rerank(method="llm"),
-    passages=Passages(order="scores"),
+    passages=Passages(order="rrf"),
 )
 GREP = System(
     name="grep",

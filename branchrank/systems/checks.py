@@ -11,7 +11,7 @@ from branchrank.systems.branches import branch_kind, label
 
 def orders_passages(system: System) -> bool:
     """Return whether all passages of the candidate sections are ranked, not only the best of each section."""
-    return system.passages.order == "scores" and system.returns == "passage"
+    return system.passages.order != "sections" and system.returns == "passage"
 
 
 def timed_together(system: System) -> bool:
@@ -88,7 +88,7 @@ def problems(system: System) -> list[str]:
         found.append("reranks spans, but only chunks and nodes can be reranked: set rerank.method = 'none'")
     if system.unit != "chunk" and system.group.by == "document":
         found.append(f"groups by document, but ranks {system.unit}s instead of chunks: set group.by = 'none'")
-    if not found and system.passages.order == "scores":
+    if not found and system.passages.order != "sections":
         found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
 

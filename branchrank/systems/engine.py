@@ -52,7 +52,7 @@ from branchrank.systems.branches import (
     label,
 )
 from branchrank.systems.checks import depth, orders_passages, shared_branches, timed_together
-from branchrank.systems.hits import BranchLists, HitMaker, Reranked, ordered_passages
+from branchrank.systems.hits import BranchLists, HitMaker, ordered_passages
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Asked, Query, Trace
@@ -122,11 +122,13 @@ class Engine:
         asked = self.llm_stages.asked(system, Query(text=query) if isinstance(query, str) else query, k)
         trace = asked.trace
         found = self._branches(asked)
-        candidates, members, reranked = self._ranked(asked, found.lists)
+        pool, members, reranked = self._ranked(asked, found.lists)
+        candidates = pool if reranked is None else reranked
         sections: Mapping[str, str] = {}
         if orders_passages(system):
             with trace.timed("passage order"):
-                candidates, sections = ordered_passages(self.sources, asked, candidates, reranked)
+                lists = self._chunk_lists(asked, found)
+                candidates, sections = ordered_passages(self.sources, asked, (pool, reranked), lists)
             trace.add("passage order", "chunk", candidates)
         with trace.timed("passages"):
             hits = HitMaker(self.sources, asked, found, sections).hits(candidates, k, members)
@@ -151,8 +153,11 @@ class Engine:
 
     def _ranked(
         self, asked: Asked, lists: Mapping[str, Sequence[Scored]]
-    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
-        """Return the candidates in their final order, the members of each group, and the rerank outcome."""
+    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Sequence[Scored] | None]:
+        """Return the candidates, the members of each group, and the reranked candidates.
+
+        A system without a reranker has no reranked candidates.
+        """
         system, trace = asked.system, asked.trace
         with trace.timed("fuse"):
             if system.fuse.method == "score":
@@ -177,12 +182,11 @@ class Engine:
             candidates = [best for best, _ in groups]
             members = {best.key: chosen for best, chosen in groups}
             trace.add("group", system.unit, candidates)
-        reranked: Reranked = "no"
-        if system.rerank.method != "none":
-            with trace.timed("rerank"):
-                candidates, done = rerank_stage(asked, self.sources, candidates, lists)
-            trace.add("rerank", system.unit, candidates)
-            reranked = "yes" if done else "failed"
+        if system.rerank.method == "none":
+            return candidates, members, None
+        with trace.timed("rerank"):
+            reranked = rerank_stage(asked, self.sources, candidates, lists)
+        trace.add("rerank", system.unit, reranked)
         return candidates, members, reranked
 
     def _rescored(self, asked: Asked, candidates: Sequence[Scored]) -> Sequence[Scored]:
@@ -223,6 +227,18 @@ class Engine:
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
+
+    def _chunk_lists(self, asked: Asked, found: BranchLists) -> dict[str, Sequence[Scored]]:
+        """Return each branch's list of chunks. Branches that rank sections search the chunks as well."""
+        lists: dict[str, Sequence[Scored]] = {}
+        for branch in asked.system.searched if asked.system.passages.order == "rrf" else ():
+            kind = branch_kind(branch.kind)
+            if branch.unit == "chunk":
+                lists[label(branch)] = found.results[label(branch)].ranking
+            elif "chunk" in kind.units:
+                lookup = self._lookup(msgspec.structs.replace(branch, unit="chunk"), asked)
+                lists[label(branch)] = self._result(self._function("open", branch.kind), kind, lookup).ranking
+        return lists
 
     def _lookup(self, branch: Branch, asked: Asked) -> Lookup:
         return Lookup(asked.query, branch, depth(branch, asked.k), self.sources, asked)

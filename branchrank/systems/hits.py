@@ -1,12 +1,12 @@
 """Turn candidates into hits.
 
-1. If the system orders passages, the passages of all candidate sections are ranked in one list. The passage
-   score of a chunk is its cosine plus 0.5 times the ratio of its BM25 score to the best BM25 score. If no
-   branch searches vectors, the cosine is omitted. If no branch searches words, the BM25 term is omitted.
-   With a reranker, a passage's final score is ``1 / (i * j)``, where ``i`` is the reranker's rank of the
-   section, and ``j`` is the rank of the passage within the section. The first five hits are two or three
-   passages from the first section, one or two from the second, and one from the third. If the reranker
-   failed, only the best passage of each section is returned, in the reranker's fallback order.
+1. If the system orders passages, the passages of all candidate sections are ranked in one list. The order
+   ``rrf`` fuses the rank of a passage's section with the passage's rank in each branch's list of chunks. A
+   branch that ranks sections ranks the chunks as well, for this list. The order ``scores`` adds 0.5 times
+   the ratio of a passage's BM25 score to the best BM25 score to its cosine. If no branch searches vectors,
+   the cosine is omitted. If no branch searches words, the BM25 term is omitted. With a reranker, the passage
+   with the best score of each section comes first, in the order of the reranker or of its fallback, and all
+   other passages follow in the chosen order.
 2. If the system returns passages, the hit for a node is the node's best chunk. If the system returns
    sections, the hit for a node consists of the node's lines before its first subsection.
 3. A hit records its rank in each branch's list. For a branch with ``expand`` set, the rank and the score of a
@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, ranked
-from branchrank.ranking.passages import Lines, best_of_each, best_passage, led_by_sections, placed
+from branchrank.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
 from branchrank.records import Chunk, Hit, Placement, Scored
 from branchrank.spec import Fuse
 from branchrank.stores.vectors import squared_distance
@@ -34,9 +34,6 @@ from branchrank.systems.branches import BranchResult, label
 from branchrank.systems.checks import passage_evidence
 from branchrank.systems.query import Asked
 from branchrank.systems.sources import Sources, span_of
-
-#: Whether a reranker ordered the sections. ``failed`` means that the reranker failed.
-Reranked = Literal["no", "yes", "failed"]
 
 
 class BranchLists(NamedTuple):
@@ -47,15 +44,21 @@ class BranchLists(NamedTuple):
 
 
 def ordered_passages(
-    sources: Sources, asked: Asked, pool: Sequence[Scored], reranked: Reranked
+    sources: Sources,
+    asked: Asked,
+    pools: tuple[Sequence[Scored], Sequence[Scored] | None],
+    lists: Mapping[str, Sequence[Scored]],
 ) -> tuple[RankedList, dict[str, str]]:
-    """Order the passages of the sections in ``pool``, which is the ranked list of the previous stage.
+    """Order the passages of the candidate sections.
 
-    Return the chunks, best first, and a map from each chunk to its section.
+    ``pools`` contains the sections before and after the reranker, or ``None`` if the system has no reranker.
+    ``lists`` contains each branch's list of chunks, which the order ``rrf`` fuses. Return the chunks, best
+    first, and a map from each chunk to its section.
     """
+    pool, reranked = RankedList.of(pools[0]).ids, pools[1]
     banned = sources.banned("chunk", asked.query)
     section_of: dict[str, str] = {}
-    for section in RankedList.of(pool).ids:
+    for section in pool:
         for chunk in sources.index.chunks_of(section):
             if chunk.id not in banned:
                 section_of.setdefault(chunk.id, section)
@@ -70,11 +73,17 @@ def ordered_passages(
             lists["words"] = ranked(sources.bm25_scores(query, chunks))
         return fuse(lists, Fuse(method="score"), {}, shares=("words",))
 
-    passages = sources.memo.get(("passage scores", query, evidence, chunks), by_score)
-    if reranked == "no":
+    def best() -> RankedList:
+        return sources.memo.get(("passage scores", query, evidence, chunks), by_score)
+
+    if asked.system.passages.order == "rrf":
+        weights = {label(branch): branch.weight for branch in asked.system.searched}
+        passages = by_rrf(section_of, pool, lists, asked.system.fuse.k, weights)
+    else:
+        passages = best()
+    if reranked is None:
         return passages, section_of
-    led = led_by_sections if reranked == "yes" else best_of_each
-    return led(passages, section_of, RankedList.of(pool).ids), section_of
+    return led_by_sections(passages, best(), section_of, RankedList.of(reranked).ids), section_of
 
 
 class HitMaker:

@@ -69,8 +69,8 @@ class RerankCandidate(Option, frozen=True, kw_only=True):
 
 def rerank_stage(
     asked: Asked, sources: Sources, candidates: Sequence[Scored], lists: Mapping[str, Sequence[Scored]]
-) -> tuple[Sequence[Scored], bool]:
-    """Return a query's reranked candidates, and whether the reranker succeeded.
+) -> Sequence[Scored]:
+    """Return a query's reranked candidates.
 
     ``lists`` contains the lists that were fused. If the reranker fails and a branch has ``expand`` set, the
     candidates are sorted by that branch's scores, then by lexical score. If the reranker fails and no branch
@@ -83,8 +83,8 @@ def rerank_stage(
     pool = [_candidate(sources.index, system.unit, entry, evidence, lexical) for entry in candidates]
     order, fault = rerank(pool, asked)
     if fault and not gathering:
-        return candidates, False
-    return rescore(candidates, order), fault is None
+        return candidates
+    return rescore(candidates, order)
 
 
 def _candidate(

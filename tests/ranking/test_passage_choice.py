@@ -1,33 +1,41 @@
-"""Passages of sections whose order leads: hand-computed values, and laws over generated pools."""
+"""Orders of the passages of a pool of sections: hand-computed values, and laws over generated pools."""
 
 from __future__ import annotations
 
+from itertools import groupby
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.ranking.lists import RankedList, ranked
-from branchrank.ranking.passages import best_of_each, led_by_sections
-from branchrank.records import Scored
+from branchrank.ranking.passages import by_rrf, led_by_sections
 
 PASSAGES = ranked({"a1": 0.5, "a2": 0.9, "a3": 0.1, "b1": 0.8, "c1": 0.2, "c2": 0.3})
 SECTION_OF = {key: key[0] for key in PASSAGES.ids}
 
 
-def test_a_passage_scores_by_both_ranks() -> None:
-    assert led_by_sections(PASSAGES, SECTION_OF, ["c", "a", "b"]) == [
-        Scored("c2", 1.0),
-        Scored("a2", 1 / 2),
-        Scored("c1", 1 / 2),
-        Scored("b1", 1 / 3),
-        Scored("a1", 1 / 4),
-        Scored("a3", 1 / 6),
-    ]
+def test_rrf_sums_the_ranks_of_the_section_and_of_both_lists() -> None:
+    lists = {"dense": ranked({"b1": 0.9, "a2": 0.8, "z1": 0.7}), "bm25": ranked({"z1": 9.0, "a1": 7.0})}
+    order = by_rrf(SECTION_OF, ["c", "a", "b"], lists, 10, {"dense": 2.0, "bm25": 0.5})
+    assert dict(order) == pytest.approx(
+        {
+            "a1": 1 / 12 + 0.5 / 12,
+            "a2": 1 / 12 + 2 / 12,
+            "a3": 1 / 12,
+            "b1": 1 / 13 + 2 / 11,
+            "c1": 1 / 11,
+            "c2": 1 / 11,
+        }
+    )
+    assert order.ids == ("b1", "a2", "a1", "c1", "c2", "a3")
 
 
-def test_the_best_of_each_section_follows_the_order_of_sections() -> None:
-    expected = [Scored("c2", 1.0), Scored("a2", 1 / 2), Scored("b1", 1 / 3)]
-    assert best_of_each(PASSAGES, SECTION_OF, ["c", "a", "b"]) == expected
-    assert best_of_each(RankedList((), ()), {}, ["c"]) == []
+def test_the_best_passage_of_each_section_comes_first() -> None:
+    best = ranked({"a1": 3.0, "a2": 2.0, "a3": 1.0, "b1": 3.0, "c1": 1.0, "c2": 2.0})
+    led = led_by_sections(PASSAGES, best, SECTION_OF, ["c", "a", "d", "b"])
+    assert led.ids == ("c2", "a1", "b1", "a2", "c1", "a3")
+    assert led.scores == (1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 6)
 
 
 POOLS = st.dictionaries(
@@ -39,13 +47,12 @@ POOLS = st.dictionaries(
 
 @settings(derandomize=True)
 @given(passages=POOLS, order=st.permutations("abcdef"))
-def test_the_pool_keeps_all_passages_and_both_orders(passages, order) -> None:
+def test_the_pool_keeps_all_passages_and_both_orders(passages: RankedList, order: list[str]) -> None:
     section_of = {key: key[0] for key in passages.ids}
-    led = led_by_sections(passages, section_of, order)
-    assert sorted(led.ids) == sorted(passages.ids)
-    for section in order:
-        own = [key for key in led.ids if key[0] == section]
-        assert own == [key for key in passages.ids if key[0] == section]
-    firsts = best_of_each(passages, section_of, order).ids
-    assert [key[0] for key in firsts] == [section for section in order if section in section_of.values()]
-    assert [key for key in led.ids if key in firsts] == list(firsts)
+    led = led_by_sections(passages, passages, section_of, order).ids
+    assert sorted(led) == sorted(passages.ids)
+    present = [section for section in order if section in section_of.values()]
+    assert [key[0] for key in led[: len(present)]] == present
+    assert list(led[len(present) :]) == [key for key in passages.ids if key not in led[: len(present)]]
+    for section, own in groupby(sorted(led, key=lambda key: key[0]), key=lambda key: key[0]):
+        assert list(own) == [key for key in passages.ids if key[0] == section]

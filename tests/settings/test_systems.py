@@ -72,7 +72,7 @@ DEFAULTS = {
         rerank=Rerank(
             method="llm", candidate_order="shuffled", fusion_weight=1.0, context_tokens=8000, cross_encoder=""
         ),
-        passages=Passages(order="scores"),
+        passages=Passages(order="rrf"),
         llm=LLM,
     ),
     "grep": System(

@@ -63,9 +63,34 @@ def stage(found: Retrieval, name: str) -> StageTrace:
     return only
 
 
+SCORES = {"passages.order": "scores"}
+
+
 @pytest.mark.parametrize("query", ASKED)
-def test_without_an_llm_all_passages_of_the_pool_are_ordered_by_score(engine: Engine, query: str) -> None:
-    found = engine.retrieve(hybrid(engine), query, 8)
+def test_rrf_fuses_the_sections_rank_with_the_ranks_in_both_lists(engine: Engine, query: str) -> None:
+    changes = {"fuse.k": 7, "branches.dense.weight": 0.5, "branches.bm25.weight": 2.0}
+    found = engine.retrieve(hybrid(engine, **changes), query, 8)
+    local = engine.retrieve(builtin_systems(("local",), engine.settings)[0], query, 8)
+    dense, words = (
+        {key: rank for rank, key in enumerate(stage(local, name).keys, start=1)}
+        for name in ("dense(chunks)", "bm25(chunks)")
+    )
+    expected = {
+        chunk.id: 1 / (7 + rank)
+        + (0.5 / (7 + dense[chunk.id]) if chunk.id in dense else 0)
+        + (2.0 / (7 + words[chunk.id]) if chunk.id in words else 0)
+        for rank, section in enumerate(stage(found, "cap").keys, 1)
+        for chunk in engine.index.chunks_of(section)
+    }
+    order = stage(found, "passage order")
+    assert dict(zip(order.keys, order.scores, strict=True)) == pytest.approx(expected)
+    assert order.keys == tuple(sorted(expected, key=lambda key: (-order.scores[order.keys.index(key)], key)))
+    assert found.hits[0].id == order.keys[0]
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_scores_order_all_passages_by_cosine_and_bm25(engine: Engine, query: str) -> None:
+    found = engine.retrieve(hybrid(engine, **SCORES), query, 8)
     index = engine.index
     pool = stage(found, "cap").keys
     chunks = {chunk.id for section in pool for chunk in index.chunks_of(section)}
@@ -102,24 +127,26 @@ def test_sections_are_returned_in_the_order_of_the_pool(engine: Engine, query: s
     assert "passage order" not in [stage.stage for stage in found.trace]
 
 
-def test_the_passages_of_the_llms_first_section_come_first(engine: Engine) -> None:
+@pytest.mark.parametrize("order", ["rrf", "scores"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_sections_come_in_the_order_of_the_llm_and_further_passages_after_all_of_them(
+    engine: Engine, order: str, fails: bool
+) -> None:
     script = scripted.oracle(lambda text: "needs 7 liters" in text)
-    found = with_llm(engine, script, "boiler water liters", 40)
-    assert found.fallbacks == ()
+    broken: Script = lambda chat, number: scripted.fail(500)  # noqa: E731
+    found = with_llm(engine, broken if fails else script, ASKED[0], 400, **{"passages.order": order})
+    assert found.fallbacks == (("rerank: http 500",) if fails else ())
     sections = stage(found, "rerank").keys
-    assert sections[0] == FILLING
-    ranks = {section: rank for rank, section in enumerate(sections, start=1)}
-    by_score = stage(engine.retrieve(hybrid(engine), "boiler water liters", 1), "passage order").keys
-    own: dict[str, int] = {}
-    expected = {}
-    for chunk in by_score:
-        section = engine.index.chunks[chunk].node_id
-        own[section] = own.get(section, 0) + 1
-        expected[chunk] = 1.0 / (ranks[section] * own[section])
-    order = stage(found, "passage order")
-    assert dict(zip(order.keys, order.scores, strict=True)) == pytest.approx(expected)
-    assert [hit.node_id for hit in found.hits[:5]].count(FILLING) >= 2
-    assert len({hit.node_id for hit in found.hits[:5]}) >= 3
+    assert fails or sections[0] == FILLING
+    by_score = stage(engine.retrieve(hybrid(engine, **SCORES), ASKED[0], 1), "passage order").keys
+    best = {engine.index.chunks[chunk].node_id: chunk for chunk in reversed(by_score)}
+    leading = tuple(best[section] for section in sections)
+    plain = stage(
+        engine.retrieve(hybrid(engine, **{"passages.order": order}), ASKED[0], 1), "passage order"
+    ).keys
+    rest = tuple(chunk for chunk in plain if chunk not in leading)
+    assert stage(found, "passage order").keys == leading + rest
+    assert [hit.node_id for hit in found.hits[:4]] == list(sections[:4])
 
 
 @pytest.mark.parametrize("number", range(1, 40, 6))
@@ -130,16 +157,6 @@ def test_a_perfect_reranker_reaches_every_passage_of_the_pool(engine: Engine, nu
         engine, scripted.oracle(lambda text: "needs 7 liters" in text), "boiler water liters", 400
     )
     assert any(answer in hit.text for hit in found.hits)
-
-
-def test_when_the_llm_fails_each_section_returns_its_best_passage(engine: Engine) -> None:
-    found = with_llm(engine, lambda chat, number: scripted.fail(500), "boiler water liters", 30)
-    assert found.fallbacks == ("rerank: http 500",)
-    sections = list(stage(found, "rerank").keys)
-    assert [engine.index.chunks[key].node_id for key in stage(found, "passage order").keys] == sections
-    by_score = stage(engine.retrieve(hybrid(engine), "boiler water liters", 1), "passage order").keys
-    best = {engine.index.chunks[chunk].node_id: chunk for chunk in reversed(by_score)}
-    assert stage(found, "passage order").keys == tuple(best[section] for section in sections)
 
 
 @pytest.mark.parametrize("query", ASKED)

@@ -1,0 +1,91 @@
+"""Each flag of ``hybrid`` moves its results, in the direction that the flag says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import ROOT, invoke, json_lines
+
+Hits = list[dict[str, Any]]
+K = 40
+SAMPLE = ROOT / "data" / "sample"
+
+
+def answers(sample: Path, questions: list[str], *flags: object, verb: str = "hybrid") -> list[Hits]:
+    words = (verb, "--data-dir", sample, "--top-k", K, "--json", *(("--no-llm",) if verb == "hybrid" else ()))
+    result = invoke(*words, *flags, typed="\n".join(questions) + "\n")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["hits"] for line in result.stdout.splitlines()]
+
+
+def sections(found: list[Hits]) -> int:
+    return sum(len({hit["node_id"] for hit in hits}) for hits in found)
+
+
+def reached(found: list[Hits]) -> int:
+    """How many hits are of sections that the vectors reached only through the tree."""
+    return sum("reached from" in str(hit["notes"]) for hits in found for hit in hits)
+
+
+def beginnings(found: list[Hits]) -> int:
+    """How many hits are at the beginning of a file."""
+    return sum(" > " not in hit["breadcrumb"] for hits in found for hit in hits)
+
+
+def found_by(found: list[Hits], branch: str) -> float:
+    """The sum of the reciprocal ranks of the hits in a branch's list."""
+    return sum(
+        1 / hit["branches"][branch]["rank"] for hits in found for hit in hits if branch in hit["branches"]
+    )
+
+
+def by_words(found: list[Hits]) -> float:
+    return found_by(found, "bm25(nodes)")
+
+
+def by_vectors(found: list[Hits]) -> float:
+    return found_by(found, "dense(chunks)")
+
+
+def best_score(found: list[Hits]) -> float:
+    return max(hit["score"] for hits in found for hit in hits)
+
+
+#: A flag with a small and a large value, and a number of the answers that grows with the value.
+MOVES: dict[str, tuple[float, float, Callable[[list[Hits]], float]]] = {
+    "--hybrid-rrf-k": (1000, 1, best_score),
+    "--hybrid-bm25-weight": (0.1, 10, by_words),
+    "--hybrid-vector-weight": (0.1, 10, by_vectors),
+    "--hybrid-neighbor-depth": (0, 1, reached),
+    "--hybrid-siblings": (0, 10, reached),
+    "--hybrid-file-roots": (0, 5, beginnings),
+    "--hybrid-candidate-cap": (2, 50, sections),
+    "--hybrid-vector-top-n": (1, 40, by_vectors),
+    "--hybrid-bm25-top-n": (1, 80, by_words),
+}
+
+
+@pytest.mark.parametrize("flag", MOVES)
+def test_a_flag_moves_the_answers(sample: Path, flag: str) -> None:
+    small, large, measured = MOVES[flag]
+    asked = [line["question"] for line in json_lines(SAMPLE / "questions.jsonl")]
+    fewer, more = (answers(sample, asked, flag, value) for value in (small, large))
+    ids = [[[hit["id"] for hit in hits] for hits in found] for found in (fewer, more)]
+    assert ids[0] != ids[1]
+    assert measured(fewer) < measured(more)
+
+
+def test_fusion_sets_the_fusion_of_local_and_hybrid_alike(sample: Path, questions: list[str]) -> None:
+    plain = answers(sample, questions)
+    score = answers(sample, questions, "--fusion", "score")
+    assert plain == answers(sample, questions, "--fusion", "rrf") != score
+    assert score == answers(sample, questions, "--hybrid-fusion", "score", "--hybrid-passage-order", "scores")
+    one_each = answers(sample, questions, "--fusion", "score", "--hybrid-passage-order", "sections")
+    assert sections(one_each) == sum(map(len, one_each))
+    local = answers(sample, questions, "--fusion", "score", verb="retrieve")
+    assert local == answers(sample, questions, "--local-fusion", "score", verb="retrieve")
+    assert local != answers(sample, questions, verb="retrieve")
