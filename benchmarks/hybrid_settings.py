@@ -2,9 +2,9 @@
 
     python benchmarks/hybrid_settings.py sample=data/sample/questions.jsonl:DATA_DIR --write
 
-Each argument is NAME=QUESTIONS:DATA_DIR. The cells are strict hit@1 / hit@5 as percentages of the questions that
-have gold, and the number of questions whose first five hits differ from those of the defaults. ``--write`` puts
-the table into ``docs/systems.md``.
+Each argument is NAME=QUESTIONS:DATA_DIR. The cells are strict hit@1 / hit@5 as percentages of the questions
+that have gold, and the number of questions whose first five hits differ from those of the defaults.
+``--write`` puts the table into ``docs/systems.md``.
 """
 
 from __future__ import annotations
