@@ -139,6 +139,7 @@ def run_opened(
             options.notify(f"{log.path}: the last row is incomplete, so its question is answered again")
         run = replace(run, resumed_rows=len(log.rows))
         rows, computed, reused = quality_pass(opened, questions, log, executor, options.progress)
+        opened.stages.keep_failures(call for row in rows for call in row.calls)
         timings = _timings(directory, opened, questions, options.progress)
         log.rewrite(rows)
         # The log stays locked until the run's status is `finished`, so that no other process resumes the run.

@@ -8,8 +8,8 @@
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
    time includes the CPU time of child processes that have exited, such as grep. Time spent waiting for an LLM
    is the stage ``llm wait``, which is not part of the stage ``compute``. For an LLM call that is answered
-   from a cache or a cassette, the latency of the original call is used, so that paid calls need not be
-   repeated.
+   from a cache or a cassette, or that failed in the quality pass, the latency of the original call is used,
+   so that the latency pass makes no paid calls.
 4. All sampled queries are timed ``latency_repeats`` times, each time in a new random order. For each query,
    the repeat with the median total time is used. Each query contributes only one latency, because the
    confidence bound for p95 requires independent measurements. The garbage collector's settings are not

@@ -46,6 +46,8 @@ _RETRIED = (429, 502, 503, 504)
 _LARGEST_ANSWER = 64 * 1024 * 1024
 #: The number of tokens that is assumed to fit any model, and the maximum for OpenAI's models.
 _LEAST_TOKENS, _OPENAI_TOKENS = 512, 8191
+#: A larger context length in a server's answer is treated as unknown.
+_MOST_TOKENS = 1_000_000_000
 _REMEDIES = {
     401: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
     403: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
@@ -283,7 +285,9 @@ class OllamaEmbedder(ServerEmbedder):
         tagged = self.model if ":" in self.model else f"{self.model}:latest"
         tags = self.ask("/api/tags", None, _OllamaTags)
         digests = [tag.digest for tag in tags.models if tag.name == tagged]
-        return "".join(digests[:1]), context if isinstance(context, int) and context > 0 else _LEAST_TOKENS
+        if not isinstance(context, int) or not 0 < context <= _MOST_TOKENS:
+            context = _LEAST_TOKENS
+        return "".join(digests[:1]), context
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""

@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -49,6 +48,8 @@ _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent
 # The openai package adds this header to a request whose caller reads the raw response.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
+#: Token counts and log-probabilities beyond this size are invalid.
+_LARGEST = 1_000_000_000
 _PROBE_S = 5.0
 _OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")
 _DETAIL_CHARS = 200
@@ -357,7 +358,7 @@ def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, 
             {
                 redact(token): float(logprob)
                 for token, logprob in pairs
-                if isinstance(token, str) and isinstance(logprob, int | float) and math.isfinite(logprob)
+                if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST
             }
         )
     return tuple(tokens)
@@ -374,7 +375,9 @@ def _at(value: Any, *path: str) -> Any:
 
 def _count(value: object) -> int | None:
     """Return a token count from a server's response, or ``None`` if the count is not valid."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+        return None
+    return value
 
 
 def _one_line(text: str) -> str:

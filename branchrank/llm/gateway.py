@@ -16,7 +16,7 @@ or if a replay's cassette does not contain the call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,7 +26,14 @@ from branchrank.errors import ReplayError
 from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
 from branchrank.llm.client import LLM
 from branchrank.llm.ledger import Ledger
-from branchrank.llm.request import INTERRUPTED, CallFailedError, LLMReply, LLMRequest, ReplyError
+from branchrank.llm.request import (
+    INTERRUPTED,
+    CallFailedError,
+    LLMReply,
+    LLMRequest,
+    ReplyError,
+    Usage,
+)
 from branchrank.records import LLMCall
 from branchrank.settings import LLMSettings
 
@@ -78,6 +85,7 @@ class Gateway:
         self._cache = cache
         self._endpoint = endpoint
         self._turns: dict[str, threading.Lock] = {}
+        self._failures: dict[tuple[object, ...], LLMCall] = {}
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
         """Make one logical call and parse its reply with ``read``.
@@ -94,7 +102,7 @@ class Gateway:
             recorded = recorded or self._cached(request)
             known = recorded is not None
             if recorded is None:
-                recorded, detail = self._asked(request)
+                recorded, detail = self._failed_before(request) or self._asked(request)
             if recorded.outcome == "ok":
                 try:
                     value = read(recorded.reply)
@@ -121,6 +129,11 @@ class Gateway:
             raise
         finally:
             pool.shutdown()
+
+    def keep_failures(self, calls: Iterable[LLMCall]) -> None:
+        """Do not make the failed ``calls`` again: the same predictor, question, stage and repeat fails."""
+        for call in calls:
+            self._failures[call.predictor, call.question_id, call.stage, call.repeat] = call
 
     def cancel(self) -> None:
         """Cancel the running calls, if the client supports cancellation."""
@@ -152,6 +165,19 @@ class Gateway:
         if self._cassette is not None:
             self._cassette.put(request, self.model, found)
         return found
+
+    def _failed_before(self, request: LLMRequest) -> tuple[Recorded, str] | None:
+        """Return the outcome of a failed call that :meth:`keep_failures` was given, or ``None``."""
+        context = request.context
+        label = (context.predictor, context.question_id, request.stage, context.repeat)
+        call = self._failures.get(label)
+        if call is None:
+            return None
+        usage = Usage(**{name: getattr(call, name) for name in Usage.__struct_fields__})
+        reply = LLMReply(
+            text="", usage=usage, latency_ms=call.latency_ms, served_by="cache", attempt=call.attempt
+        )
+        return Recorded(reply=reply, outcome=call.outcome), ""
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
         """Call the server, and return the call's outcome and an error message (empty on success)."""

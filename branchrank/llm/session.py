@@ -118,13 +118,17 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """Do not retry the failed ``calls`` of an interrupted run, if the resumed run records its LLM calls.
+        """Do not make the failed ``calls`` of a run's finished rows again.
 
-        The run's files already contain the failed calls, so a replay must fail at the same calls.
+        The run's files contain the failed calls, so the latency pass and a replay must fail at the same
+        calls, and every attempt that reached the server is in a row.
         """
-        labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
-        if labels and self._cassette is not None:
+        failed = [call for call in calls if call.outcome != "ok"]
+        if failed and self._cassette is not None:
+            labels = {(call.question_id, call.stage) for call in failed}
             self._cassette.failed |= self._cassette.failures(labels)
+        for gateway in self._gateways.values():
+            gateway.keep_failures(failed)
 
     def cancel(self) -> None:
         """Cancel all running calls."""

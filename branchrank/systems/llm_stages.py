@@ -22,8 +22,8 @@ from branchrank.systems.query import Asked, Query, Trace
 class LLMStages:
     """Chooses the LLM for each query. ``gateway_of`` returns the gateway to an endpoint.
 
-    Without ``gateway_of``, systems can't use an LLM. When an interrupted run is resumed, ``keep_failures`` is
-    called with the LLM calls in the run's finished rows.
+    Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the LLM calls in a
+    run's finished rows, when the run is resumed and before its latency pass.
     """
 
     def __init__(

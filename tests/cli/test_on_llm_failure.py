@@ -165,6 +165,48 @@ def test_a_later_failure_falls_back_regardless_of_the_flag(
     assert [bool(row["fallbacks"]) for row in json_lines(made / "rows.jsonl")].count(True) == 1
 
 
+@pytest.mark.parametrize("extra", [(), ("--jobs", 2)])
+def test_the_ledger_has_every_attempt_that_reached_the_server(
+    project: Path, tmp_path: Path, extra: tuple[object, ...]
+) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        if number % 3 == 0:
+            return scripted.fail(500, Retry_After="0")
+        return scripted.say("no list") if number % 4 == 0 else scripted.ids(chat.entries)
+
+    with ScriptedLLM(script) as server:
+        words = ("--hybrid-base-url", server.base_url, "--hybrid-model", "m", "--llm-retries", 1)
+        arm = ("--data-dir", project / "data", "--predictor", "hybrid", "--sample-seed", 5 + len(extra))
+        result = invoke("benchmark", *arm, *words, *extra, "--reports", tmp_path / "reports", "--quiet")
+    assert result.exit_code == 0, result.output
+    [made] = (tmp_path / "reports").iterdir()
+    calls = table(made / "llm_calls.csv")
+    assert {"ok"} < {call["outcome"] for call in calls}
+    assert sum(int(call["attempt"]) for call in calls) == len(server.requests) > len(calls)
+    assert any(line["stage"] == "llm wait" for line in table(made / "timings.csv"))
+
+
+def test_numbers_of_hundreds_of_digits_are_a_missing_count_and_a_fallback(
+    project: Path, tmp_path: Path
+) -> None:
+    huge = 10**400
+
+    def script(chat: Chat, number: int) -> Action:
+        usage = {"prompt_tokens": huge, "completion_tokens": 7}
+        return scripted.say("", usage=usage, logprobs={"Yes": -huge, "no": huge})
+
+    with ScriptedLLM(script) as server:
+        experiment = EXPERIMENT.replace("PROJECT", project.as_posix()).replace(NOWHERE, server.base_url)
+        file = tmp_path / "experiment.toml"
+        file.write_text(experiment.replace('method = "llm"', 'method = "pointwise"'), encoding="utf-8")
+        result = invoke("run", file, *QUICK, "--reports", tmp_path / "reports")
+    assert result.exit_code == 9, result.output
+    [made] = (tmp_path / "reports").iterdir()
+    assert {row["status"] for row in json_lines(made / "rows.jsonl")} == {"ok"}
+    calls = table(made / "llm_calls.csv")
+    assert {(call["outcome"], call["reported"]) for call in calls} == {("no log-probabilities", "False")}
+
+
 @pytest.mark.parametrize("part", ["hybrid", "pageindex"])
 @pytest.mark.parametrize("door", ["benchmark", "search"])
 def test_a_model_without_an_endpoint_is_refused(project: Path, tmp_path: Path, part: str, door: str) -> None:

@@ -53,6 +53,11 @@ def test_ollamas_identity_names_files_and_context(server: EmbeddingServer) -> No
     assert identity.document_prefix == "search_document: "
 
 
+def test_an_impossible_context_length_is_unknown(server: EmbeddingServer) -> None:
+    server.context = 10**400
+    assert client("ollama", server.url).identity.max_tokens == 512
+
+
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
 def test_the_base_url_may_leave_out_v1(server: EmbeddingServer, path: str) -> None:
     client("openai", server.url + path).embed_query("x")

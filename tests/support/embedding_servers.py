@@ -31,6 +31,7 @@ class EmbeddingServer:
 
     def __init__(self) -> None:
         self.dimension = 8
+        self.context = 2048
         self.script: list[Reply | Callable[[dict[str, Any]], Reply]] = []
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.url = ""
@@ -57,7 +58,7 @@ class EmbeddingServer:
                     "details": {"format": "gguf", "family": "nomic-bert", "parameter_size": "137M"},
                     "model_info": {
                         "general.architecture": "nomic-bert",
-                        "nomic-bert.context_length": 2048,
+                        "nomic-bert.context_length": self.context,
                         "nomic-bert.embedding_length": self.dimension,
                     },
                     "capabilities": ["embedding"],
