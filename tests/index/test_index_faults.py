@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import killed_builds
-from support.small_corpus import PAGES, reopened, small_workspace
+from support.small_corpus import PAGES, small_workspace
 from support.worlds import write_pages
 
 from branchrank.errors import ArtifactError, StorageError
@@ -121,51 +120,6 @@ def test_a_failed_write_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest
     assert {error.exit_code for error in failures} == {8}
     assert all("free some space" in error.remedy for error in failures)
     assert len(list(workspace.generations.directory.glob("0*"))) <= 2
-
-
-def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> None:
-    workspace = small_workspace(tmp_path)
-    with build_index(workspace) as index:
-        before = killed_builds.answers(index)
-    write_pages(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
-    code = (
-        "import resource, sys; from pathlib import Path\n"
-        "from branchrank.index.build import build_index\n"
-        "from branchrank.index.workspace_folder import WorkspaceFolder\n"
-        "from branchrank.errors import StorageError\n"
-        "workspace = WorkspaceFolder.open(Path(sys.argv[1]))\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-        "try: build_index(workspace)\n"
-        "except StorageError as error: print(error); sys.exit(error.exit_code)\n"
-    )
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(workspace.data_dir)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 8, done.stderr
-    assert "cannot write" in done.stdout
-    with open_index(workspace, check_corpus=False) as index:
-        assert killed_builds.answers(index) == before
-    assert [path.name for path in workspace.generations.directory.glob("0*")] == ["000001"]
-
-
-def test_a_read_only_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = small_workspace(tmp_path)
-    build_index(workspace).close()
-    write_pages(tmp_path / "docs", {"index.md": PAGES["index.md"] + "\nMore.\n"})
-    real_open = os.open
-
-    def refuse(path: object, flags: int, *rest: object, **named: object) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return real_open(path, flags, *rest, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(StorageError, match="Read-only") as caught:
-        build_index(workspace)
-    assert "--data-dir" in caught.value.remedy
-    with open_index(reopened(tmp_path, bm25__k1=0.3), check_corpus=False) as index:
-        assert index.bm25_chunks.search("boils", 1)
 
 
 def test_readers_see_complete_generations_during_builds(tmp_path: Path) -> None:
