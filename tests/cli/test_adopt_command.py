@@ -6,13 +6,12 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from chromadb.utils.embedding_functions import register_embedding_function
 from click.testing import Result
-from support.artifacts import MODEL, make_chroma, paragraphs, state, write_objects
+from support.artifacts import LOADED, MODEL, Planted, make_chroma, paragraphs, state, write_objects
 from support.commands import NO_LLM, invoke, json_lines, write_lines
 from support.worlds import PAGES, write_pages
 
@@ -279,49 +278,12 @@ def test_nodes_or_only_their_summaries_are_adopted(tmp_path: Path) -> None:
     assert "nowhere" not in summaries.values()
 
 
-@register_embedding_function
-class Canary:
-    """An embedding function that a collection stores; it must never be made or called."""
-
-    used: ClassVar[list[str]] = []
-
-    def __init__(self) -> None:
-        self.used.append("made")
-
-    def __call__(self, input: Any) -> Any:  # noqa: A002 - Chroma's name for it
-        self.used.append("called")
-        return [[0.0] * 64 for _ in input]
-
-    @staticmethod
-    def name() -> str:
-        return "branchrank-canary"
-
-    @staticmethod
-    def build_from_config(config: dict[str, Any]) -> Canary:
-        return Canary()
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    def default_space(self) -> str:
-        return "cosine"
-
-    def supported_spaces(self) -> list[str]:
-        return ["cosine", "l2", "ip"]
-
-    def is_legacy(self) -> bool:
-        return False
-
-    def embed_query(self, input: Any) -> Any:  # noqa: A002 - Chroma's name for it
-        return self(input)
-
-
 def test_a_stored_embedding_function_is_neither_made_nor_called(tmp_path: Path) -> None:
-    make_theirs(tmp_path, embedding_function=Canary())
-    Canary.used.clear()
+    make_theirs(tmp_path, embedding_function=Planted())
+    LOADED.clear()
     result = adopt(tmp_path)
     assert result.exit_code == 0, result.output
-    assert Canary.used == []
+    assert LOADED == []
 
 
 def test_symbolic_links_and_oversized_files_are_refused(
@@ -405,19 +367,17 @@ def test_the_fix_for_a_foreign_folder_as_workspace_is_a_command_that_works(tmp_p
     theirs = make_theirs(tmp_path)
     before = state(theirs)
     embedder = ("--embedder", "fake:64", "--quiet")
+    adopting = ("adopt", theirs, "--corpus", tmp_path / "docs")
     commands = []
-    refused = invoke("index", tmp_path / "docs", "--data-dir", theirs, *embedder)
-    assert refused.exit_code == 4
-    commands.append(fix(refused))
-    refused = invoke("retrieve", QUERY, "--data-dir", theirs, *embedder)
-    assert refused.exit_code == 3
-    commands.append(fix(refused))
-    refused = invoke("adopt", theirs, "--data-dir", theirs, "--corpus", tmp_path / "docs", *embedder)
-    assert refused.exit_code == 2
-    commands.append(fix(refused))
-    refused = invoke("adopt", theirs, "--data-dir", theirs / "x", "--corpus", tmp_path / "docs", *embedder)
-    assert refused.exit_code == 2
-    commands.append(fix(refused))
+    for words, data, code in (
+        (("index", tmp_path / "docs"), theirs, 4),
+        (("retrieve", QUERY), theirs, 3),
+        (adopting, theirs, 2),
+        (adopting, theirs / "x", 2),
+    ):
+        refused = invoke(*words, "--data-dir", data, *embedder)
+        assert refused.exit_code == code
+        commands.append(fix(refused))
     assert state(theirs) == before
     for number, command in enumerate(commands):
         words = [str(tmp_path / "docs") if word == "DOCUMENTS" else word for word in command]

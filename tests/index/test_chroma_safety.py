@@ -10,7 +10,7 @@ import chromadb
 import numpy as np
 import pytest
 from chromadb.config import Settings
-from chromadb.utils import embedding_functions
+from support.artifacts import LOADED, Planted
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
@@ -106,33 +106,6 @@ def test_an_answer_with_a_foreign_id_is_refused(location: Path) -> None:
     with pytest.raises(ArtifactError, match="someone else"):
         store.search(rows()[0], 3)
     store.close()
-
-
-LOADED: list[str] = []
-
-
-@embedding_functions.register_embedding_function
-class Planted(chromadb.EmbeddingFunction):  # type: ignore[type-arg]
-    """Stands for any function that loads a model when it is rebuilt from a configuration."""
-
-    def __init__(self) -> None:
-        pass
-
-    def __call__(self, input: object) -> object:  # noqa: A002
-        LOADED.append("call")
-        return []
-
-    @staticmethod
-    def name() -> str:
-        return "planted"
-
-    def get_config(self) -> dict[str, object]:
-        return {}
-
-    @staticmethod
-    def build_from_config(config: dict[str, object]) -> Planted:
-        LOADED.append("build")
-        return Planted()
 
 
 def test_a_stored_embedding_function_is_refused_and_never_loaded(location: Path) -> None:

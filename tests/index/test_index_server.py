@@ -13,11 +13,11 @@ import chromadb
 import pytest
 from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
+from support.artifacts import LOADED, Planted
 from support.chroma_process import chroma_server, free_port
 from support.commands import ROOT, invoke, program
 from support.small_corpus import PAGES, small_workspace
 from support.worlds import write_pages
-from test_chroma_safety import LOADED, Planted
 
 from branchrank import Workspace
 from branchrank.errors import ArtifactError

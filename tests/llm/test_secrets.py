@@ -83,13 +83,15 @@ def test_an_endpoint_is_shown_without_credentials() -> None:
     assert endpoint.query == {"api_key": "query-key", "api-version": "2024"}
 
 
-@pytest.mark.parametrize(
-    "url", ["", "localhost:8080", "file:///etc/passwd", "http://", "ftp://key-1234@host/"]
-)
-def test_a_value_that_is_not_an_endpoint_is_refused(url: str) -> None:
+NO_ENDPOINT = ["", "localhost:8080", "file:///etc/passwd", "http://", "ftp://hunter22@host/"]
+NO_ENDPOINT += ["me:hunter22@h", "http://me:hunter22@[h/v1?api_key=hunter22", "hunter22@h"]
+
+
+@pytest.mark.parametrize("url", NO_ENDPOINT)
+def test_a_value_that_is_not_an_endpoint_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(UsageError, match="is not the base URL of an endpoint") as caught:
         Endpoint(url)
-    assert "key-1234" not in str(caught.value)
+    assert "hunter22" not in f"{caught.value} {caught.value.remedy}"
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
@@ -191,13 +193,6 @@ def test_a_malformed_url_is_recorded_without_its_password(form: str, url: str, b
     assert shown.command == shlex.join([*shlex.split(f"b {form}".format(bare)), "--measure", "P:x@5"])
     assert shown.settings == {"qdrant": {"url": bare}, "other": {"text": "P:x@5"}}
     assert shown.warnings == ("[key] is wrong",)
-
-
-@pytest.mark.parametrize("url", ["me:hunter22@h", "http://me:hunter22@[h/v1?api_key=hunter22", "hunter22@h"])
-def test_an_error_about_an_endpoint_shows_no_password(url: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Endpoint(url)
-    assert "hunter22" not in f"{refused.value} {refused.value.remedy}"
 
 
 def test_a_password_equal_to_a_predictor_name_does_not_redact_the_name() -> None:

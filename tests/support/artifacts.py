@@ -10,12 +10,41 @@ from typing import Any
 import chromadb
 import numpy as np
 from chromadb.config import Settings
+from chromadb.utils import embedding_functions
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.protocol import Vectors
 
 #: Their model; ``fake:64`` here.
 MODEL = FakeEmbedder(64)
+
+
+#: What was done with :class:`Planted`.
+LOADED: list[str] = []
+
+
+@embedding_functions.register_embedding_function
+class Planted(chromadb.EmbeddingFunction):  # type: ignore[type-arg]
+    """Stands for any function that loads a model when it is rebuilt from a configuration."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __call__(self, input: object) -> object:  # noqa: A002
+        LOADED.append("call")
+        return []
+
+    @staticmethod
+    def name() -> str:
+        return "planted"
+
+    def get_config(self) -> dict[str, object]:
+        return {}
+
+    @staticmethod
+    def build_from_config(config: dict[str, object]) -> Planted:
+        LOADED.append("build")
+        return Planted()
 
 
 def paragraphs(pages: dict[str, str]) -> list[dict[str, Any]]:
