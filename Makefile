@@ -29,7 +29,7 @@ endif
 	touch $@
 
 demo: setup
-	$(BIN)/python benchmark_run.py --mode both --predictor all --hybrid-no-llm --pageindex-no-llm
+	$(BIN)/branchrank demo build/demo
 
 test: lint types imports docs unit
 

@@ -23,14 +23,13 @@ from branchrank.systems.builtin import builtin_systems
 PAGE = Path(__file__).parents[1] / "docs" / "systems.md"
 #: The values of each setting beside its default, by the path of its field.
 VALUES: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "rrf_k": ("fuse.k", (1, 10, 1000)),
+    "rrf_k": ("fuse.k", (1, 1000)),
     "vector_weight": ("branches.dense.weight", (0.5, 2.0)),
     "bm25_weight": ("branches.bm25.weight", (0.5, 2.0)),
     "neighbor_depth": ("branches.dense.expand.depth", (0, 2)),
     "siblings": ("branches.dense.expand.siblings", (0, 10)),
     "file_roots": ("branches.dense.expand.file_roots", (0, 20)),
-    "candidate_cap": ("fuse.cap", (5, 10, 50)),
-    "passage_order": ("passages.order", ("scores", "sections")),
+    "candidate_cap": ("fuse.cap", (5, 50)),
 }
 SCORE = {"fuse.method": "score"}
 #: The rows: the name, the predictor, and its changed fields.
@@ -40,7 +39,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("`local`", "local", {}),
     ("`local --fusion score`", "local", SCORE),
     *(
-        (f"`hybrid`, `{name}` {value}", "hybrid", {path: value})
+        (f"`{name}` {value:g}", "hybrid", {path: value})
         for name, (path, values) in VALUES.items()
         for value in values
     ),
@@ -68,7 +67,7 @@ def cells(data_dir: Path, questions_file: Path) -> list[str]:
             defaults = defaults or ids
             moved = sum(own != theirs for own, theirs in zip(ids, defaults, strict=True))
             shares = " / ".join(f"{100 * rate / len(questions):.1f}" for rate in rates)
-            found.append(f"{shares} ({moved} of {len(questions)})")
+            found.append(f"{shares} ({moved})")
     return found
 
 

@@ -48,6 +48,8 @@ from branchrank.runs.exchange import (
 )
 from branchrank.runs.results_table import ResultsTable, comparison_table
 from branchrank.settings import IndexSettings
+from branchrank.settings.fields import with_values
+from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.llm_stages import spent_line
 from branchrank.systems.query import read_filters
 from branchrank.workspace import Workspace
@@ -101,7 +103,12 @@ POWER_QUESTIONS = (20, 50, 100, 200, 400)
 #: The folder that :func:`demo` fills by default.
 DEMO_FOLDER = Path("branchrank-demo")
 #: With these settings no LLM is called, even if an environment variable sets an LLM endpoint.
-_DEMO_SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
+_DEMO_SETTINGS = {
+    "hybrid.no_llm": True,
+    "pageindex.no_llm": True,
+    "late_interaction.no_llm": True,
+    "index.token_vectors": "int8",
+}
 
 
 def run_benchmark(
@@ -361,7 +368,8 @@ def demo(
 
     The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
     Once the weights are installed, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2. The
-    predictors are those of the name ``all``, and no LLM is called. The run's directory is inside
+    predictors are those of the name ``all``, ``local`` and ``hybrid`` with score fusion (``local-score`` and
+    ``hybrid-score``) and ``late-interaction``, and no LLM is called. The run's directory is inside
     ``folder/reports``. A second call resumes an interrupted demo or returns the finished run. If ``fresh`` is
     true, a new run is started. Existing files are not overwritten.
 
@@ -381,7 +389,16 @@ def demo(
         if finished is not None:
             notify("showing the finished run of this demo; --fresh starts a new run")
             return finished
-        return made.benchmark("all", reports=folder / "reports", fresh=fresh, progress=progress)
+        local, hybrid = builtin_systems(("local", "hybrid"), made.settings)
+        fused = {"fuse.method": "score"}
+        predictors = (
+            local,
+            with_values(local, {"name": "local-score", **fused}),
+            *("pageindex", hybrid),
+            with_values(hybrid, {"name": "hybrid-score", "passages.order": "scores", **fused}),
+            "late-interaction",
+        )
+        return made.benchmark(predictors, reports=folder / "reports", fresh=fresh, progress=progress)
 
 
 def _finished(workspace: Workspace, reports: Path) -> Run | None:

@@ -39,7 +39,8 @@ def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
     assert (made / "report.html").is_file()
     rows = table(made / "summary.csv")
     assert [(row["predictor"], row["llm"]) for row in rows] == [
-        (name, "none") for name in ("local", "pageindex", "hybrid")
+        (name, "none")
+        for name in ("local", "local-score", "pageindex", "hybrid", "hybrid-score", "late-interaction")
     ]
     assert all(row["predictor"] in done.stdout for row in rows)
     assert "branchrank init" in done.stdout
