@@ -30,6 +30,7 @@ Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 #: The default random seed of every draw.
 SEED = 42
+_AS_TEXT: Any = msgspec.UNSET
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,8 +189,9 @@ class Placement(Record, frozen=True, kw_only=True):
 class Hit(Record, frozen=True, kw_only=True):
     """A passage that a system returned.
 
-    ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
-    name of a branch to the hit's rank and score in the branch's list. For a branch that adds neighboring
+    ``text`` contains exactly the lines ``line_start`` to ``line_end`` of the file ``source``. ``plain`` is
+    the text without markup, which is embedded, shown and counted; it defaults to ``text``. ``branches`` maps
+    the name of a branch to the hit's rank and score in the branch's list. For a branch that adds neighboring
     sections from the tree, ``branches`` contains the rank and score of the best chunk that this branch found
     in the hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the
     hit. For a section that was added from the tree, the note tells whether the section was reached from a
@@ -205,6 +207,7 @@ class Hit(Record, frozen=True, kw_only=True):
     line_start: int
     line_end: int
     text: str
+    plain: str = _AS_TEXT
     score: float
     node_id: str | None = None
     breadcrumb: str = ""
@@ -214,6 +217,10 @@ class Hit(Record, frozen=True, kw_only=True):
     matched: tuple[int, ...] = ()
     members: tuple[Hit, ...] = ()
     fallback: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.plain is _AS_TEXT:
+            msgspec.structs.force_setattr(self, "plain", self.text)
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def _checked(hit: Hit) -> Hit:
     Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError``, which makes only the
     current question fail, for a line number larger than ``MOST_LINES``.
     """
-    for name in ("id", "source", "text"):
+    for name in ("id", "source", "text", "plain"):
         if not isinstance(getattr(hit, name), str):
             raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
     plain = msgspec.structs.replace(
@@ -239,7 +239,8 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
 
 #: The fields of a hit that are read from an answer, with the defaults of those that may be left out.
 _DEFAULTS = {"id": "", "score": 0.0, "text": ""}
-_READ = {*_DEFAULTS, "source", "line_start", "line_end", "node_id", "breadcrumb", "distance", "fallback"}
+_LINES = {"source", "line_start", "line_end"}
+_READ = {*_DEFAULTS, *_LINES, "plain", "node_id", "breadcrumb", "distance", "fallback"}
 
 
 class ApiPredictor(Untraced):

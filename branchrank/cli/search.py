@@ -98,7 +98,7 @@ def show_hit(rank: int, hit: Hit) -> None:
     click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
     reasons = safe(", ".join(hit.reasons))
     click.secho(f"    score {hit.score:.4f}{'  ' + reasons if reasons else ''}", dim=True)
-    show_passage(hit.text)
+    show_passage(hit.plain)
 
 
 def show_passage(text: str, indent: int = 4) -> None:
@@ -206,7 +206,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
         if explain:
             click.secho(f"      {safe(_explanation(chunk))}", dim=True)
         if number == 0:
-            show_passage(chunk.text, indent=6)
+            show_passage(chunk.plain, indent=6)
 
 
 def _explanation(chunk: Hit) -> str:

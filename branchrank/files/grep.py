@@ -14,8 +14,9 @@
 
 2. ripgrep finds every line that contains any of the terms.
 3. Two successive matches belong to the same passage if their lines are at most ``2 * context_lines`` apart.
-4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` drops passages with a score
-   below the 25th percentile. The best ``limit`` passages are returned.
+4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` also drops passages with a
+   score below the 25th percentile. ``ranking="raw"`` keeps the order of grep, by path and line; a passage's
+   score is then 1 / rank. The first ``limit`` passages are returned.
 5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
 BM25's document frequencies are computed over all searched files, not over the passages. The document
@@ -55,7 +56,8 @@ _TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
 _IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
 _WORD = re.compile(r"\w(?:.*\w)?")
 
-Ranking = Literal["bm25", "none"]
+#: The order of passages; ``none`` is another name for ``order``, the default.
+Ranking = Literal["order", "bm25", "raw", "none"]
 Scores = NDArray[np.float64]
 
 
@@ -109,7 +111,7 @@ class Passage(Record, frozen=True, kw_only=True):
     """Matched lines of a file, with the context lines around them.
 
     ``text`` contains exactly the lines ``line_start..line_end`` of the file. ``matched`` contains the numbers
-    of the matched lines. ``score`` is the BM25 score, which is at least 0.
+    of the matched lines. ``score`` is the BM25 score, which is at least 0, or 1 / rank.
     """
 
     source: str
@@ -133,7 +135,8 @@ class Passage(Record, frozen=True, kw_only=True):
 class GrepResult(Record, frozen=True, kw_only=True):
     """The passages that a grep search found, best first, and the terms of the query.
 
-    ``weights`` contains the IDF of each term. ``files`` is the number of files with a matched line.
+    ``weights`` contains the IDF of each term, or only zeros if the passages are not ranked. ``files`` is the
+    number of files with a matched line.
     """
 
     passages: tuple[Passage, ...]
@@ -182,11 +185,11 @@ class Grep:
         self,
         query: str,
         *,
-        ranking: Ranking = "none",
+        ranking: Ranking = "order",
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
     ) -> GrepResult:
-        """Return the best ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
+        """Return the first ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
 
         ``sources`` restricts the search and BM25's document frequencies to the given files. Raises
         :class:`~branchrank.errors.CorpusError` if the root is not a folder.
@@ -200,7 +203,9 @@ class Grep:
             cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
         ]
         weights = [0.0] * len(terms)
-        if clusters:
+        if ranking == "raw":
+            clusters = [replace(cluster, score=1.0 / rank) for rank, cluster in enumerate(clusters, start=1)]
+        elif clusters:
             percentile = PERCENTILE if ranking == "bm25" else 0.0
             clusters, weights = self._ranked(clusters, terms, len(searched), percentile)
         kept = clusters[:limit]
@@ -305,7 +310,7 @@ def _occurrences(term: Term, lowered: str) -> list[int]:
 
 def marked_lines(text: str, first: int, matched: Collection[int]) -> str:
     """Return ``text`` with line numbers, starting at ``first``, and ``>`` before each matched line."""
-    lines = text.split("\n")
+    lines = text.replace("\r\n", "\n").split("\n")
     width = len(str(first + len(lines) - 1))
     return "\n".join(
         f"{'>' if number in matched else ' '} {number:{width}} | {line}"

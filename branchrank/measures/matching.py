@@ -4,7 +4,7 @@
 2. A hit's source is compared with the gold's source. A hit in a source from ``source_aliases`` is matched as
    if it were at the same lines in the source of the question's first gold item.
 3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
-   if its source matches and its text contains the normalized ``answer_quote``. File-level gold
+   if its source matches and its text, raw or plain, contains the normalized ``answer_quote``. File-level gold
    (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not specify lines, so any hit
    from the file is a strict hit.
 4. Under the half (or full) criterion, a hit is correct if its source matches and the hit alone contains at
@@ -105,7 +105,7 @@ def _overlaps(hit: Hit, item: GoldItem) -> bool:
 
 def _quotes(hit: Hit, item: GoldItem) -> bool:
     quote = normalize(item.answer_quote or "")
-    return bool(quote) and quote in normalize(hit.text)
+    return bool(quote) and any(quote in normalize(text) for text in {hit.text, hit.plain})
 
 
 class JudgedHit(Record, frozen=True, kw_only=True):

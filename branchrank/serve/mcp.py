@@ -69,8 +69,8 @@ FilterTexts = Annotated[
 class Result(BaseModel):
     """A passage that consists of the lines ``line_start..line_end`` of the file ``path``.
 
-    ``distance`` is the squared L2 distance to the query, from 0 to 4. ``id`` is the id of the chunk, section
-    or span, as in the library and the HTTP API.
+    ``plain`` is the text without markup. ``distance`` is the squared L2 distance to the query, from 0 to 4.
+    ``id`` is the id of the chunk, section or span, as in the library and the HTTP API.
     """
 
     id: str
@@ -78,6 +78,7 @@ class Result(BaseModel):
     line_start: int
     line_end: int
     text: str
+    plain: str
     score: float
     matched_lines: list[int]
     breadcrumb: str
@@ -107,8 +108,9 @@ class _Tools:
     ) -> SearchAnswer:
         """Return passages that contain the query's words, quoted strings or identifiers.
 
-        Matched lines are marked. Passages are always in BM25 order. With ranking "bm25", the 25% of passages
-        with the lowest BM25 scores are dropped.
+        Matched lines are marked. With ranking "order", passages are in BM25 order. With "bm25", the 25% of
+        passages with the lowest BM25 scores are also dropped. With "raw", passages are ordered by file and
+        line.
         """
         return await self._searched(
             lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters

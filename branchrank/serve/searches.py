@@ -100,8 +100,8 @@ def preview(found: Found) -> list[tuple[int | None, str]]:
     """
     matched = found.hit.matched
     if matched:
-        lines = found.lines.split("\n")
+        lines = found.hit.text.split("\n")
         first = found.hit.line_start
         return [(number, lines[number - first].strip()) for number in matched[:SHOWN_LINES]]
-    telling = [line.strip() for line in found.hit.text.splitlines() if line.strip()]
+    telling = [line.strip() for line in found.hit.plain.splitlines() if line.strip()]
     return [(None, line) for line in telling[:SHOWN_LINES]]

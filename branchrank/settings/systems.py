@@ -197,13 +197,13 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
 
     Attributes:
         context_lines: lines shown before and after a match
-        ranking: filter for grep passages; bm25: drop the quarter with the lowest BM25 scores
+        ranking: order of passages; order (or none): BM25; bm25: drop the lowest quarter; raw: by file, line
     """
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "The grep predictor"
     context_lines: Annotated[int, Meta(ge=0, le=100)] = 10
-    ranking: Literal["none", "bm25"] = "none"
+    ranking: Literal["order", "bm25", "raw", "none"] = "order"
 
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ import msgspec
 from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
-from branchrank.records import Chunk, Hit, Placement, Scored
+from branchrank.records import Chunk, Hit, Placement, Scored, Span
 from branchrank.spec import Fuse
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import BranchResult, label
@@ -95,6 +96,7 @@ class HitMaker:
         """``sections`` maps each candidate passage to its section, if the system orders passages."""
         self.sources = sources
         self.index = sources.index
+        self.lines = cache(sources.lines)
         self.system = asked.system
         self.query = asked.query
         self.lists, self.results = found
@@ -204,24 +206,35 @@ class HitMaker:
         }
         if chunk_id is not None:
             distance = self.distances.get(chunk_id)
-            return chunk_hit(self.index.chunks[chunk_id], distance=distance, members=members, **known)
-        if self.system.unit == "span":
-            span = span_of(key)
-            text = "\n".join(self.sources.lines(span.source)[span.line_start - 1 : span.line_end])
+            hit = chunk_hit(self.index.chunks[chunk_id], distance=distance, members=members, **known)
         else:
-            node = self.index.tree.node(key)
-            assert node.own_span is not None
-            span, text = node.own_span, node.text
-            known |= {"node_id": node.id, "breadcrumb": node.breadcrumb}
-        first, last = span.line_start, span.line_end
-        return Hit(id=key, source=span.source, line_start=first, line_end=last, text=text, **known)
+            plain = ""
+            if self.system.unit == "span":
+                span = span_of(key)
+            else:
+                node = self.index.tree.node(key)
+                assert node.own_span is not None
+                span, plain = node.own_span, node.text
+                known |= {"node_id": node.id, "breadcrumb": node.breadcrumb}
+            first, last = span.line_start, span.line_end
+            hit = Hit(id=key, source=span.source, line_start=first, line_end=last, text=plain, **known)
+        text = self._text(hit.span)
+        if text is None:  # the document was deleted or is shorter now, so its lines can't be marked
+            return msgspec.structs.replace(hit, matched=())
+        plain = _plain(text) if self.system.unit == "span" else hit.plain
+        return msgspec.structs.replace(hit, text=text, plain=plain)
+
+    def _text(self, span: Span) -> str | None:
+        """Return the lines of a span as they are in the file, or ``None`` if the file lacks them."""
+        lines = self.lines(span.source)[span.line_start - 1 : span.line_end]
+        return "\n".join(lines).removesuffix("\r") if len(lines) == span.lines else None
 
     def _laid(self, hit: Hit) -> Hit | None:
         """Return the extended hit, or ``None`` if earlier hits already show the same lines or text."""
         laid = self._grown(hit) if self.system.passages.lines else hit
         if laid is None:
             return None
-        text = " ".join(laid.text.split())
+        text = " ".join(laid.plain.split())
         if text in self._texts:
             return None
         self._texts.add(text)
@@ -239,20 +252,26 @@ class HitMaker:
         if lines is None or lines == passage:
             return hit if lines else None
         first, last = lines
-        raw = self.sources.lines(hit.source)
-        if len(raw) < last:  # the document was deleted or is shorter now
+        text = self._text(Span(source=hit.source, line_start=first, line_end=last))
+        if text is None:
             return hit if first <= hit.line_start and hit.line_end <= last else None
         return msgspec.structs.replace(
             hit,
             line_start=first,
             line_end=last,
-            text="\n".join(raw[first - 1 : last]),
+            text=text,
+            plain=_plain(text),
             matched=tuple(line for line in hit.matched if first <= line <= last),
         )
 
 
+def _plain(text: str) -> str:
+    """Return the plain text of raw lines that are not a whole chunk or section: the lines themselves."""
+    return text.replace("\r\n", "\n")
+
+
 def chunk_hit(chunk: Chunk, score: float = 0.0, **known: Any) -> Hit:
-    """Return a hit with the lines of a chunk. ``known`` contains the hit's other fields."""
+    """Return a hit with the lines and the text of a chunk. ``known`` contains the hit's other fields."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

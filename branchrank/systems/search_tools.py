@@ -2,7 +2,7 @@
 
 Each search tool runs a system on the engine, and ranks results in the same way as a predictor.
 
-1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
+1. ``grep_search`` finds the passages that contain words from the query, in the order of ``ranking``.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    between unit vectors) are dropped, and a notice reports their number.
 3. ``hybrid_search`` runs the ``grep`` predictor, which fuses the results of grep and vector search with RRF.
@@ -62,13 +62,9 @@ class SearchStatus(Record, frozen=True, kw_only=True):
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result from a search tool.
-
-    ``lines`` is the text of the hit's lines, or an empty string if no line matched.
-    """
+    """One result from a search tool."""
 
     hit: Hit
-    lines: str = ""
 
     @property
     def citation(self) -> str:
@@ -79,8 +75,8 @@ class Found(Record, frozen=True, kw_only=True):
     def marked(self) -> str:
         """The text with line numbers and ``>`` before matched lines, or the plain text if no line matched."""
         if not self.hit.matched:
-            return self.hit.text
-        return marked_lines(self.lines, self.hit.line_start, self.hit.matched)
+            return self.hit.plain
+        return marked_lines(self.hit.text, self.hit.line_start, self.hit.matched)
 
 
 class ToolAnswer(Record, frozen=True, kw_only=True):
@@ -112,7 +108,8 @@ class SearchTools:
     ) -> ToolAnswer:
         """Return passages that contain words from the query.
 
-        If ``ranking`` is ``bm25``, the lowest-scoring quarter of the passages is dropped.
+        ``ranking`` is ``order`` (by BM25 score), ``bm25`` (the lowest-scoring quarter is dropped) or ``raw``
+        (by file and line). The default is the setting ``grep.ranking``.
         """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
         system = _with_ranking(_alone("grep_search", branch), ranking)
@@ -175,21 +172,16 @@ class SearchTools:
         return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
 
     def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
-        found = tuple(Found(hit=hit, lines=self._lines(hit)) for hit in retrieval.hits)
+        found = tuple(Found(hit=hit) for hit in retrieval.hits)
         fallbacks = tuple(f"fallback: {fallback}" for fallback in retrieval.fallbacks)
         status = SearchStatus(
             tool=tool,
-            characters=sum(len(result.hit.text) for result in found),
+            characters=sum(len(result.hit.plain) for result in found),
             count=count,
             unit=unit,
             notices=(*retrieval.remarks, *fallbacks),
         )
         return ToolAnswer(results=found, status=status)
-
-    def _lines(self, hit: Hit) -> str:
-        if not hit.matched:
-            return ""
-        return "\n".join(self.engine.sources.lines(hit.source)[hit.line_start - 1 : hit.line_end])
 
 
 def _fused(found: Retrieval) -> int:

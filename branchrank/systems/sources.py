@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.lines import decode
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
@@ -52,12 +52,12 @@ class Sources:
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
-        """Return a document's raw lines without line endings, or an empty list if the file can't be read."""
+        """Return a document's lines without ``\\n``, or an empty list if the file can't be read."""
         try:
             text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:
             return []
-        return split_lines(text)
+        return text.removesuffix("\n").split("\n")
 
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
         """Return the indexed documents that pass every filter."""

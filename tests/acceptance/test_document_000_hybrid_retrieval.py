@@ -93,7 +93,30 @@ class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
         assert [each["score"] for each in through_mcp.results] == scores
         assert [each.hit for each in tui.search("hybrid", query, keywords)] == [f.hit for f in results]
 
-    @pytest.mark.parametrize("ranking", ["none", "bm25"])
+    def test_hybrid_search_fuses_raw_grep_results(
+        self, mcp: Mcp, library: Library, tui: Tui, command: Command
+    ) -> None:
+        """With ``raw``, passages are in the order of file and line, for the tools and the predictor."""
+        raw: dict[str, object] = {"grep__ranking": "raw"}
+        found = mcp("grep_search", raw, query="walnut merging", limit=50).places
+        assert len(found) > 1
+        assert found == sorted(found)
+        assert found != mcp("grep_search", query="walnut merging", limit=50).places
+        assert found == mcp("grep_search", query="walnut merging", ranking="raw", limit=50).places
+        assert found[:10] == [
+            (each.hit.source, each.hit.line_start, each.hit.line_end)
+            for each in tui("grep", "walnut merging", **raw).results
+        ]
+        hits = [each.hit for each in library(**raw).tools.hybrid_search("kinds", "walnut", limit=50).results]
+        in_grep = [hit for hit in hits if "grep" in hit.branches]
+        by_rank = sorted(in_grep, key=lambda hit: hit.branches["grep"].rank)
+        assert by_rank == sorted(in_grep, key=lambda hit: (hit.source, hit.line_start))
+        words = ("--predictor", "grep", "--grep-ranking", "raw", "--top-k", 50)
+        placed = [hit for hit in command.hits("retrieve", *words, "walnut") if "grep" in hit["branches"]]
+        by_place = sorted(placed, key=lambda hit: (hit["source"], hit["line_start"]))
+        assert by_place == sorted(placed, key=lambda hit: hit["branches"]["grep"]["rank"])
+
+    @pytest.mark.parametrize("ranking", ["none", "bm25", "raw"])
     def test_hybrid_search_fusion_returns_the_top_10(self, mcp: Mcp, ranking: str) -> None:
         settings: dict[str, object] = {"grep__ranking": ranking}
         asked = {"semantic_query": "kinds of walnut", "exact_keywords": "walnut"}
@@ -194,7 +217,7 @@ class TestSearchFeedbackAndCitations:
         """The status counts what was found, not the ten that are returned, and reaches the terminal UI."""
         answer = mcp(f"{mode}_search", **{argument: query})
         assert len(answer.results) == 10
-        characters = sum(len(each["text"]) for each in answer.results)
+        characters = sum(len(each["plain"]) for each in answer.results)
         count, unit = expected
         assert answer.status == f"{mode}_search: {characters} characters, {count} {unit}"
         shown = tui(mode, query)

@@ -87,7 +87,7 @@ class TestBm25ScoringAndRankingOfGrepResults:
         assert mcp("grep_search", query=QUERY, ranking="bm25").paths[0] == best
         assert best != min(scores), "the first by path is another"
 
-    @pytest.mark.parametrize("ranking", ["bm25", "none"])
+    @pytest.mark.parametrize("ranking", ["bm25", "order", "none"])
     def test_bm25_ranking_applied_to_grep_output(self, mcp: Mcp, ranking: str) -> None:
         scores = worked_out()
         answer = mcp("grep_search", query=QUERY, ranking=ranking)

@@ -84,9 +84,9 @@ def test_terms_are_literal(tmp_path: Path) -> None:
 def test_only_the_given_sources_count(tmp_path: Path) -> None:
     for name in ("a.rst", "b.rst", ".hidden.rst", "c.txt"):
         write_lines(tmp_path / name, 30, {15: "needle"})
-    found = Grep(tmp_path, ["a.rst", ".hidden.rst"]).search("needle", ranking="none").passages
+    found = Grep(tmp_path, ["a.rst", ".hidden.rst"]).search("needle").passages
     assert [p.source for p in found] == [".hidden.rst", "a.rst"]
-    assert [p.source for p in grep(tmp_path).search("needle", ranking="none").passages] == [
+    assert [p.source for p in grep(tmp_path).search("needle").passages] == [
         "a.rst",
         "b.rst",
         "c.txt",
@@ -163,7 +163,7 @@ def test_a_query_is_never_parsed_as_a_flag(tmp_path: Path) -> None:
     script.chmod(0o755)
     variants = [prefix + attack for attack in DASHES for prefix in ("", " ", "-", "-" * 9, "=", "\t", "a ")]
     for query in variants:
-        for passage in grep(root).search(query, ranking="none").passages:
+        for passage in grep(root).search(query).passages:
             assert passage.source in {"a.rst", "canary.sh"}
     assert sorted(path.name for path in root.iterdir()) == ["a.rst", "canary.sh"]
     assert not (tmp_path / "fired").exists()

@@ -47,7 +47,7 @@ def test_a_hit_is_exactly_the_chunk_it_returns(engine, system, query) -> None:
     ungrown = msgspec.structs.replace(system, passages=msgspec.structs.replace(system.passages, lines=0))
     for hit in engine.retrieve(ungrown, query, 10).hits:
         chunk = engine.index.chunks[hit.id]
-        assert (hit.text, hit.span, hit.node_id) == (chunk.text, chunk.span, chunk.node_id)
+        assert (hit.plain, hit.span, hit.node_id) == (chunk.text, chunk.span, chunk.node_id)
 
 
 def test_sections_return_their_own_span(engine, system) -> None:

@@ -51,14 +51,11 @@ def test_a_grown_hit_is_the_lines_of_its_own_section(engine: Engine, name: str, 
         section = engine.index.tree.node(chunk.node_id).own_span
         assert section is not None
         assert section.overlap(hit.span) == hit.span.lines
-        if hit.span == chunk.span:
-            assert hit.text == chunk.text
-        else:
-            raw = MANY[hit.source].split("\n")[hit.line_start - 1 : hit.line_end]
-            assert hit.text == "\n".join(raw)
+        raw = "\n".join(MANY[hit.source].split("\n")[hit.line_start - 1 : hit.line_end])
+        assert (hit.text, hit.plain) == (raw, chunk.text if hit.span == chunk.span else raw)
         assert set(hit.matched) <= set(range(hit.line_start, hit.line_end + 1))
     assert not any(one.span.overlap(other.span) for one, other in combinations(hits, 2))
-    texts = [" ".join(hit.text.split()) for hit in hits]
+    texts = [" ".join(hit.plain.split()) for hit in hits]
     assert len(set(texts)) == len(texts)
 
 

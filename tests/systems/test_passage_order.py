@@ -107,7 +107,7 @@ def test_scores_order_all_passages_by_cosine_and_bm25(engine: Engine, query: str
     assert list(order.scores) == sorted(order.scores, reverse=True)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     for hit in found.hits:
-        assert (hit.span, hit.text) == (index.chunks[hit.id].span, index.chunks[hit.id].text)
+        assert (hit.span, hit.plain) == (index.chunks[hit.id].span, index.chunks[hit.id].text)
         assert hit.branches, "a hit names the branches that found its section"
 
 

@@ -28,7 +28,7 @@ WRONG = {
     '{ kind = "grep", options = { rank = "bm25" } }': "grep has no option 'rank'",
     '{ kind = "bm25", options = { k1 = 0.9 } }': "bm25 has no option 'k1'",
     '{ kind = "tree", unit = "node", tree = {}, threshold = 0.5 }': "`threshold` is a distance",
-    '{ kind = "grep", options = { ranking = "best" } }': "option 'ranking' must be one of none, bm25",
+    '{ kind = "grep", options = { ranking = "best" } }': "option 'ranking' must be one of order, bm25, raw",
     '{ kind = "dense", weight = 0.0 }': "only branches with weight 0",
     '{ kind = "dense" }, { kind = "bm25", unit = "node" }': "fuses chunks with nodes",
     '{ kind = "dense", expand = {} }, { kind = "bm25" }': "fuses chunks with nodes",

@@ -9,13 +9,15 @@ The results are passages in the files (unit ``span``) or the chunks that overlap
 2. A chunk's relevance is computed from the lines that the chunk shares with the passage. If several passages
    are mapped to the same chunk, the chunk's highest relevance is used.
 3. The chunks of all passages are sorted together by relevance. Otherwise, the weakest chunk of a passage
-   would rank above the best chunk of the next passage.
+   would rank above the best chunk of the next passage. With ``ranking="raw"``, all have the same relevance
+   and are sorted by path and line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import get_args
 
 from branchrank.files.grep import Grep, GrepResult, Passage, Ranking
 from branchrank.index.reader import Index
@@ -24,7 +26,7 @@ from branchrank.settings import GrepSettings
 from branchrank.spec import Branch
 from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 
-RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 
 
 class GrepKind(BranchKind):
@@ -38,7 +40,7 @@ class GrepKind(BranchKind):
     def problems(self, branch: Branch) -> list[str]:
         """Check the value of the ``ranking`` option."""
         found = super().problems(branch)
-        if branch.options.get("ranking", "none") not in RANKINGS:
+        if branch.options.get("ranking", "order") not in RANKINGS:
             found.append(f"grep's option 'ranking' must be one of {', '.join(RANKINGS)}")
         return found
 
