@@ -6,8 +6,7 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    between unit vectors) are dropped, and a notice reports their number.
 3. ``hybrid_search`` runs the ``grep`` predictor, which fuses the results of grep and vector search with RRF.
-4. After every search, the listeners receive the number of returned characters and the number of found files
-   or chunks.
+4. The status of an answer has the number of returned characters and the number of found files or chunks.
 
 A citation consists of a file's path and a range of lines.
 """
