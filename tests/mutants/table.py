@@ -94,7 +94,7 @@ _ACCEPTANCE = (
         BM25 + "::TestBm25ScoringAndRankingOfGrepResults::test_bm25_ranking_applied_to_grep_output"),
     Mutant("ranking-setting-ignored", "branchrank/systems/branches/grep.py",
         'lookup.branch.options.get("ranking", settings.ranking)',
-        'lookup.branch.options.get("ranking", "none")',
+        'lookup.branch.options.get("ranking", "order")',
         BM25 + "::TestHybridSearchCombiningBm25AndVectorRetrieval"
         "::test_hybrid_search_drops_grep_results_below_the_25th_percentile"),
     Mutant("collections-use-the-dot-product", "branchrank/stores/qdrant.py",
