@@ -42,13 +42,13 @@ def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: b
     with branchrank.Workspace.build(
         corpus, data_dir, settings=given_flags(), notify=say, progress=not quiet, **options
     ) as workspace:
-        _print_built(data_dir, workspace)
+        _print_built(data_dir, workspace, quiet)
 
 
-def _print_built(data_dir: Path, workspace: branchrank.Workspace) -> None:
+def _print_built(data_dir: Path, workspace: branchrank.Workspace, quiet: bool) -> None:
     index = workspace.index
     manifest, report = index.manifest, index.report
-    print_notes(report.notes)
+    print_notes(report.notes, quiet=quiet)
     done = (
         f"{report.embedded} texts embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"
@@ -126,7 +126,8 @@ def check(data_dir: Path, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
-    click.echo(f"{found.directory}: {found.files} files, {found.bytes:,} bytes, no damage found")
+    files = "1 file" if found.files == 1 else f"{found.files} files"
+    click.echo(f"{found.directory}: {files}, {found.bytes:,} bytes, no damage found")
 
 
 @click.command("calibrate", cls=Command)

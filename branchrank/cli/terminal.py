@@ -49,9 +49,12 @@ def typed_lines(prompt: str) -> Iterator[str]:
             yield input(shown)
 
 
-def print_notes(notes: Iterable[str]) -> None:
-    """Print notes to standard error."""
-    for note in notes:
+def print_notes(notes: Iterable[str], *, quiet: bool = False) -> None:
+    """Print notes to standard error. If ``quiet`` is true, print only their number."""
+    shown = list(notes)
+    if quiet and len(shown) > 1:
+        shown = [f"{len(shown)} notes about the documents; without --quiet, each is printed"]
+    for note in shown:
         say(f"note: {note}")
 
 

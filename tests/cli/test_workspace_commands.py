@@ -110,14 +110,28 @@ def test_the_path_of_a_model_folder_is_stored_as_absolute(
     assert kept["index"]["embedder"] == str(tmp_path / "models" / "mine")
 
 
+def test_quiet_indexing_counts_the_notes(tmp_path: Path) -> None:
+    pages = {
+        f"{name}.md": f"# {name}\n\n[gone](missing-{name}.md)\n\n```{{toctree}}\nno-{name}\n```\n"
+        for name in "ab"
+    }
+    write_pages(tmp_path / "docs", pages)
+    words = ("index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "none")
+    loud = [line for line in invoke(*words).stderr.splitlines() if line.startswith("note: ")]
+    assert len(loud) > 1
+    quiet = invoke(*words, "--quiet").stderr
+    assert f"note: {len(loud)} notes about the documents" in quiet
+    assert loud[0] not in quiet
+
+
 def test_show_prints_a_subtree(project: Path) -> None:
     shown = ran("pageindex", "show", "guide/brewing.md", "--data-dir", project / "data")
     assert shown.splitlines() == [
-        "Brewing  [guide/brewing.md]  1-4-20",
-        "  Choosing a temperature  [guide/brewing.md#choosing-a-temperature]  5-9-9",
-        "  Steeping time  [guide/brewing.md#steeping-time]  10-13-17",
-        "    Herbal tea  [guide/brewing.md#steeping-time/herbal-tea]  14-17-17",
-        "  Errors  [guide/brewing.md#errors]  18-20-20",
+        "Brewing  [guide/brewing.md]  lines 1-4, with subsections to 20",
+        "  Choosing a temperature  [guide/brewing.md#choosing-a-temperature]  lines 5-9",
+        "  Steeping time  [guide/brewing.md#steeping-time]  lines 10-13, with subsections to 17",
+        "    Herbal tea  [guide/brewing.md#steeping-time/herbal-tea]  lines 14-17",
+        "  Errors  [guide/brewing.md#errors]  lines 18-20",
     ]
     short = ran("pageindex", "show", "guide/brewing.md", "--depth", 1, "--data-dir", project / "data")
     assert "Herbal tea" in shown
