@@ -393,7 +393,7 @@ class TestDataAndArtifactRequirements:
     def test_stored_chunks_and_nodes_match_the_search_results(self, command: Command, project: Path) -> None:
         stored, known = chunks(project), nodes(project)
         for hit in command.hits("retrieve", QUERY):
-            assert hit["text"] == stored[hit["id"]]["text"]
+            assert hit["plain"] == stored[hit["id"]]["text"]
             assert hit["node_id"] in known
         assert set(known["guide/brewing.md"]) >= {
             "id",
