@@ -267,12 +267,6 @@ def test_an_invalid_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoin
     assert len(endpoint.asked) == 1, "no redirect is followed"
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:8000", "ftp://127.0.0.1/retrieve", ""])
-def test_only_http_urls_are_accepted(url: str) -> None:
-    with pytest.raises(UsageError, match="not an HTTP URL"):
-        ApiPredictor(url)
-
-
 def test_an_endpoint_is_benchmarked_and_its_failures_count_as_misses(
     project: Path, endpoint: Endpoint
 ) -> None:
@@ -313,9 +307,3 @@ def test_error_messages_of_a_class_are_stored_without_keys(monkeypatch: pytest.M
 
     row = answer(ClassPredictor("telling", Telling()), QUESTION, 5)
     assert row.error == "RuntimeError: [key] was refused by https://h/v1"
-
-
-def test_api_needs_an_endpoint(project: Path) -> None:
-    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "api")
-    assert result.exit_code == 2
-    assert "--api-endpoint" in result.stderr

@@ -97,22 +97,6 @@ def test_written_settings_are_read_back_unchanged(
         assert (read[table] if table else read)[name] == value
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("exlude = ['a']", "no key 'exlude'; did you mean `exclude`\\?"),
-        ("corpus = 3", "Expected `str`"),
-        ("corpus = ", "not TOML"),
-        ("[index]\nembeder = 'x'", "embeder"),
-    ],
-)
-def test_an_invalid_workspace_file_is_reported(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "branchrank.toml").write_text(content)
-    with pytest.raises(UsageError, match=message) as caught:
-        WorkspaceFolder.open(tmp_path, environment={})
-    assert caught.value.exit_code == 2
-
-
 def test_the_index_name_depends_on_the_settings_that_change_vectors() -> None:
     plain = IndexSettings(embedder="org/Some Model", vector_store="exact")
     assert index_name(plain).startswith("org-some-model-256-")
