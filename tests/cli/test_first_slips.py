@@ -38,6 +38,8 @@ def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("index --embedder all-minilm-l6-v2", "all-MiniLM-L6-v2"),
         ("retrieve --predictor hybird x", "hybrid"),
         ("benchmark --predictor lcoal", "local"),
+        ("benchmark --predictor famly", "family"),
+        ("benchmark --predictor bm52", "bm25"),
         ("benchmark --primary nDGC@10", "nDCG@10"),
         ("benchmark --predictor local --baseline loca", "local"),
         ("run experimnt.toml", "experiment.toml"),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 import pytest
 from click.testing import CliRunner
-from support.commands import invoke
 
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.errors import UsageError
@@ -254,21 +252,6 @@ def test_the_baselines_are_in_no_group() -> None:
     assert not {"bm25", "dense"} & {member for group in GROUPS.values() for member in group}
 
 
-@pytest.mark.parametrize(("typo", "near"), [("locl", "local"), ("famly", "family"), ("bm52", "bm25")])
-def test_an_unknown_predictor_is_refused_with_the_nearest(typo: str, near: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        builtin_systems((typo,), resolve(environment={}))
-    assert f"did you mean `{near}`?" in caught.value.message
-    assert "module:Class" in caught.value.remedy
-
-
-def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
-        resolve(toml={"local": {"rrfk": 3}, "hybrid": {"candidate_cup": 4}}, environment={})
-    assert "[local] has no setting 'rrfk'; did you mean `rrf_k`?" in caught.value.message
-    assert "[hybrid] has no setting 'candidate_cup'; did you mean `candidate_cap`?" in caught.value.message
-
-
 @pytest.mark.parametrize("name", ["local.rrfk", "lokal.rrf_k", "local"])
 def test_an_unknown_name_given_by_the_caller_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -276,21 +259,7 @@ def test_an_unknown_name_given_by_the_caller_is_refused(name: str) -> None:
     assert f"there is no setting '{name}'; did you mean `local.rrf_k`?" in caught.value.message
 
 
-@pytest.mark.parametrize(("cap", "warned"), [(0, True), (19, True), (20, False), (50, False), (51, True)])
-def test_a_candidate_cap_outside_20_to_50_is_allowed_with_a_warning(cap: int, warned: bool) -> None:
-    settings = resolve(environment={}, flags={"hybrid.candidate_cap": cap})
-    assert BUILTIN["hybrid"](settings).fuse.cap == cap
-    given = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap)"
-    expected = f"{given} is outside the recommended range of 20 to 50"
-    assert settings.warnings == ([expected] if warned else [])
-
-
 @pytest.mark.parametrize("cap", [-1, 100_001])
 def test_a_candidate_cap_outside_its_range_is_refused(cap: int) -> None:
     with pytest.raises(UsageError, match=f"hybrid.candidate_cap = {cap}"):
         resolve(environment={}, flags={"hybrid.candidate_cap": cap})
-
-
-def test_a_warning_is_shown_to_the_user(tmp_path: Path) -> None:
-    result = invoke("hybrid", "tea", "--data-dir", tmp_path, "--hybrid-candidate-cap", 60)
-    assert "warning: hybrid.candidate_cap = 60" in result.stderr
