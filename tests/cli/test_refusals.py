@@ -134,14 +134,11 @@ WRONG = {
     "no source": (("pageindex", "export", "none.md", "out.json"), 3, "cannot read 'none.md'"),
     "source outside": (("pageindex", "export", "../../etc/passwd", "out.json"), 3, "etc/passwd"),
     "no corpus": (("index", "nowhere"), 3, "nowhere"),
-    "no questions": (("benchmark", *NO_LLM, "--questions", "none.jsonl"), 3, "none.jsonl"),
     "too large a sample": (
         ("benchmark", *NO_LLM, "--sample-size", 9),
         3,
         "a sample of 9 questions is not possible",
     ),
-    "unknown measure": (("benchmark", *NO_LLM, "--primary", "strict_f1"), 2, "f1"),
-    "unknown baseline": (("benchmark", *NO_LLM, "--baseline", "bm25"), 2, "bm25"),
     "no endpoint": (("benchmark", "--predictor", "api"), 2, "--api-endpoint"),
     "unknown model": (
         ("retrieve", "--embedder", "./no/such/model", "tea"),

@@ -81,10 +81,10 @@ def fresh(folder: Path) -> bool:
     return True
 
 
-def trial(folder: Path, point: str, store: str, *, first: bool) -> dict[str, object]:
+def trial(folder: Path, point: str, *, first: bool) -> dict[str, object]:
     """Kill a build at ``point``, over an older index unless it is the ``first``; read; build again."""
     folder.mkdir(parents=True)
-    small_workspace(folder, vector_store=store)
+    small_workspace(folder)
     old = None
     if not first:
         old = in_child(lambda: build(folder))[1][0]  # type: ignore[index]
@@ -110,5 +110,5 @@ if __name__ == "__main__":
     root = Path(sys.argv[1])
     # What every build imports and loads is then there in each fork.
     build_index(small_workspace(root / "warm")).close()
-    for number, (name, vector_store, is_first) in enumerate(json.loads(sys.argv[2])):
-        print(json.dumps(trial(root / str(number), name, vector_store, first=is_first)), flush=True)
+    for number, (name, is_first) in enumerate(json.loads(sys.argv[2])):
+        print(json.dumps(trial(root / str(number), name, first=is_first)), flush=True)
