@@ -27,6 +27,9 @@ from branchrank.settings import BenchmarkSettings
 
 #: The value of the baseline setting that requests a comparison of every pair of predictors.
 ALL_PAIRS = "all-pairs"
+#: Limits of a run, so that a run from a stranger cannot occupy the machine: measures by name, and baselines
+#: times predictors.
+MOST_MEASURES, MOST_COMPARISONS = 100, 5000
 
 
 class Judgment(Record, frozen=True, kw_only=True):
@@ -104,12 +107,30 @@ def declared_measures(settings: BenchmarkSettings) -> tuple[NamedMeasure, ...]:
     return named_once(primary_measure(settings), *named_measures(measure_names(settings.measures)))
 
 
+def check_size(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
+    """Raise :class:`UsageError` for more measures or comparisons than allowed."""
+    if (count := len(measure_names(settings.measures))) > MOST_MEASURES:
+        raise UsageError(
+            f"{count} measures were requested, and at most {MOST_MEASURES} are allowed",
+            remedy="request fewer measures with --measure",
+        )
+    baselines = 1 if isinstance(settings.baseline, str) else len(settings.baseline)
+    baselines = len(predictors) if settings.baseline == ALL_PAIRS else baselines
+    if (count := baselines * len(predictors)) > MOST_COMPARISONS:
+        raise UsageError(
+            f"{baselines} baselines with {len(predictors)} predictors make {count} comparisons, and at most "
+            f"{MOST_COMPARISONS} are allowed",
+            remedy="choose one baseline with --baseline, or fewer predictors",
+        )
+
+
 def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
     """Check the declared measures and baselines before the run starts.
 
-    Raises :class:`UsageError` for an unknown measure or baseline, and for a measure that needs more hits than
-    the run stores.
+    Raises :class:`UsageError` for an unknown measure or baseline, for a measure that needs more hits than the
+    run stores, and for more measures or comparisons than allowed.
     """
+    check_size(settings, predictors)
     for measure in declared_measures(settings):
         cutoff, kept = measure.measure.cutoff or 0, settings.top_k
         if cutoff > kept:

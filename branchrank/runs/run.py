@@ -26,6 +26,7 @@ from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
     Judgment,
+    check_size,
     compare_scored,
     declared_measures,
     judge,
@@ -41,6 +42,8 @@ from branchrank.settings import BenchmarkSettings
 
 #: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
+#: The most gold items of a question that a report is computed from.
+MOST_GOLD = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -282,9 +285,14 @@ def _check(run: RunData) -> None:
     """Raise :class:`RunError` if the settings or rows are invalid or inconsistent."""
     path = run.directory / names.RUN_JSON
     try:
-        _ = run.settings
+        check_size(run.settings, [each.name for each in run.record.predictors])
     except msgspec.ValidationError as error:
         raise RunError(f"{path}: a setting of the benchmark is invalid: {error}") from None
+    except UsageError as error:
+        raise RunError(f"{path}: {error.message}") from None
+    if crowded := next((each for each in run.asked if len(each.gold) > MOST_GOLD), None):
+        count = len(crowded.gold)
+        raise RunError(f"{path}: a question has {count} gold items, and at most {MOST_GOLD} are allowed")
     if not run.record.predictors or not run.asked:
         raise RunError(f"{path} does not list at least one predictor and one question")
     golds = {question.id: len(question.gold) for question in run.asked}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import invoke
@@ -230,3 +232,20 @@ def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str,
     result = invoke("compare", three, *words)
     assert result.exit_code == 2
     assert says in result.output
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"measures": ",".join(f"nDCG@{k}" for k in range(1, 102))}, "101 measures were requested"),
+        ({"baseline": [f"p{number}" for number in range(3000)]}, "3000 baselines with 2 predictors"),
+    ],
+)
+def test_a_run_with_endless_work_is_refused(tmp_path: Path, settings: dict[str, Any], says: str) -> None:
+    run = make_run(tmp_path).directory
+    record = json.loads((run / "run.json").read_text())
+    record["settings"]["benchmark"] |= settings
+    (run / "run.json").write_text(json.dumps(record))
+    result = invoke("report", run)
+    assert result.exit_code == 3
+    assert says in result.stderr
