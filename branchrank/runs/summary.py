@@ -89,7 +89,7 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
         llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         # Older runs have no token counts.
-        tokens_per_hit=mean(tokens) if tokens else None,
+        tokens_per_hit=mean(tokens) if tokens and len(tokens) == len(shown) else None,
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
         first_query_ms=warm.first,
