@@ -25,7 +25,7 @@ from support.worlds import PAGES, write_pages
 from branchrank.index.generations import build_lock
 from branchrank.index.workspace_folder import configure
 
-FAKE = ("--embedder", "fake:64", "--vector-store", "exact", "--quiet")
+FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
 
 
 def indexed(folder: Path, *words: object):

@@ -14,6 +14,7 @@
 
 2. ripgrep finds every line that contains any of the terms.
 3. Two successive matches belong to the same passage if their lines are at most ``2 * context_lines`` apart.
+   A passage ends after :data:`PASSAGE_LINES` lines, and the next passage begins on the following line.
 4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` also drops passages with a
    score below the 25th percentile. ``ranking="raw"`` keeps the order of grep, by path and line; a passage's
    score is then 1 / rank. The first ``limit`` passages are returned.
@@ -44,6 +45,7 @@ from branchrank.records import Record, Span
 from branchrank.stores.analyzer import QUESTION_WORDS
 
 CONTEXT_LINES = 10
+PASSAGE_LINES = 60
 LIMIT = 10
 PERCENTILE = 25.0
 K1 = 1.2
@@ -158,10 +160,15 @@ class GrepResult(Record, frozen=True, kw_only=True):
 
 
 class _Cluster(Record, frozen=True, kw_only=True):
-    """Matched lines of one file that belong to the same passage."""
+    """Matched lines of one file in one passage, with the passage's ``first`` and ``last`` line.
+
+    The context can begin before the file's first line and end after its last line.
+    """
 
     source: str
     lines: tuple[MatchedLine, ...]
+    first: int
+    last: int
     score: float = 0.0
 
 
@@ -198,9 +205,10 @@ class Grep:
         searched = self._sources if sources is None else frozenset(sources)
         patterns = [term.pattern for term in terms]
         found = search_files(self._root, patterns, searched, deadline_s=self._deadline_s)
-        reach = 2 * self._context
         clusters = [
-            cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
+            cluster
+            for source, lines in found.files.items()
+            for cluster in _clusters(source, lines, self._context)
         ]
         weights = [0.0] * len(terms)
         if ranking == "raw":
@@ -223,7 +231,7 @@ class Grep:
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
         """Return the clusters at or above a percentile of the scores, best first, and each term's IDF."""
-        scores, weights = _bm25(clusters, terms, files, self._context)
+        scores, weights = _bm25(clusters, terms, files)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
         kept = [replace(clusters[i], score=float(scores[i])) for i in order if scores[i] >= floor]
@@ -241,8 +249,7 @@ class Grep:
         """Return a cluster's passage, or ``None`` if the file no longer has the cluster's last line."""
         if cluster.lines[-1].number > len(lines):
             return None
-        first = max(1, cluster.lines[0].number - self._context)
-        last = min(len(lines), cluster.lines[-1].number + self._context)
+        first, last = max(1, cluster.first), min(len(lines), cluster.last)
         return Passage(
             source=cluster.source,
             line_start=first,
@@ -253,20 +260,26 @@ class Grep:
         )
 
 
-def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Group a file's matched lines into clusters with gaps of at most ``reach`` between line numbers."""
+def _clusters(source: str, lines: Sequence[MatchedLine], context: int) -> list[_Cluster]:
+    """Group a file's matched lines whose contexts touch, and split groups that are longer than a passage."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
-        if groups and line.number - groups[-1][-1].number <= reach:
+        if groups and line.number - groups[-1][-1].number <= 2 * context:
             groups[-1].append(line)
         else:
             groups.append([line])
-    return [_Cluster(source=source, lines=tuple(group)) for group in groups]
+    size = max(PASSAGE_LINES, 2 * context + 1)
+    clusters = []
+    for group in groups:
+        end = group[-1].number + context
+        for first in range(group[0].number - context, end + 1, size):
+            last = min(first + size - 1, end)
+            if inside := tuple(line for line in group if first <= line.number <= last):
+                clusters.append(_Cluster(source=source, lines=inside, first=first, last=last))
+    return clusters
 
 
-def _bm25(
-    clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int
-) -> tuple[Scores, list[float]]:
+def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int) -> tuple[Scores, list[float]]:
     """Return the clusters' BM25 scores (shape ``(clusters,)``, at least 0) and the IDF of each term.
 
     Terms are counted only in the matched lines. No occurrence is missed, because every line that contains a
@@ -275,7 +288,7 @@ def _bm25(
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])
     whole = "\n".join(texts)  # terms contain no line breaks, so no match spans two clusters
-    lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
+    lengths = np.array([cluster.last - cluster.first + 1 for cluster in clusters], float)
     _, source_of = np.unique([cluster.source for cluster in clusters], return_inverse=True)
     scores = np.zeros(len(clusters))
     weights = []

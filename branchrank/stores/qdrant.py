@@ -445,6 +445,8 @@ def served_collection(name: str, layout: Layout, settings: QdrantSettings) -> Qd
         with engine.failures():
             if not engine.client.collection_exists(name):
                 _create_on_server(engine, layout, settings)
+            elif not engine.client.get_collection(name).config.params.sparse_vectors:
+                layout = layout._replace(sparse=None)
     except BaseException:
         engine.close()
         raise

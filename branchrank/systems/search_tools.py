@@ -13,6 +13,7 @@ A citation consists of a file's path and a range of lines.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -35,6 +36,8 @@ GREP_DEPTH = 1000
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
 #: Maps each unit of a system to the word that messages use for the system's candidates.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
+#: The most text that an answer's results contain.
+ANSWER_BYTES = 32 * 1024
 #: One or more filters of the form ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
 
@@ -172,13 +175,18 @@ class SearchTools:
 
     def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
         found = tuple(Found(hit=hit) for hit in retrieval.hits)
-        fallbacks = tuple(f"fallback: {fallback}" for fallback in retrieval.fallbacks)
+        sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
+        fitting = sum(size <= ANSWER_BYTES for size in sizes)
+        notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
+        if left_out := len(found) - fitting:
+            notices.append(f"{left_out} more results were left out: an answer has at most 32 KiB of text")
+            found = found[:fitting]
         status = SearchStatus(
             tool=tool,
             characters=sum(len(result.hit.plain) for result in found),
             count=count,
             unit=unit,
-            notices=(*retrieval.remarks, *fallbacks),
+            notices=tuple(notices),
         )
         return ToolAnswer(results=found, status=status)
 

@@ -159,7 +159,7 @@ class TestHybridSearchWithReciprocalRankFusion:
             monkeypatch.setattr(ollama, "ollama_answer", answering)
             monkeypatch.setattr(QdrantCollection, "sparse", searching)
             hits = command.hits("retrieve", "--predictor", "qdrant", "cached response")
-        path, _, body = ollama.requests[-1]
+        path, _, body = next(each for each in reversed(ollama.requests) if each[0] == "/api/embed")
         assert (path, body["model"]) == ("/api/embed", "nomic-embed-text")
         assert body["input"] == ["search_query: cached response"]
         assert len(searched) == 1

@@ -112,7 +112,7 @@ def test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments(run: Run) -
     relevant = {item.source_file for question in run.data.asked for item in question.gold}
     assert f"4 systems; {len(relevant)} relevant documents; split test" in text
     assert "Means over the 24 questions with an answer, with 95% intervals" in text
-    assert "the gain of a hit is the grade of its judgment" in text
+    assert "Graded measures use the grades of the judgments" in text
     assert "The test has 24 questions and no clusters." in text
     assert "Mean length of the first five hits, over the 24 questions with an answer:" in text
     for words in ("Hit rates", "Strict", "Relaxed", "gold on", "gold source", "span precision", "same page"):

@@ -112,6 +112,11 @@ def test_a_tiny_last_chunk_takes_text_from_the_previous_chunk() -> None:
     assert [words(c.text) for c in result] == [15, 6]
 
 
+def test_a_last_chunk_of_more_than_a_quarter_stays_as_it_is() -> None:
+    result = chunks(document(*[("prose", number(5)) for _ in range(4)], ("prose", number(6))))
+    assert [words(c.text) for c in result] == [20, 6]
+
+
 def test_an_overlap_repeats_only_the_last_lines() -> None:
     lines = "\n".join(number(5, 5 * i) for i in range(8))
     result = chunks(document(("prose", lines)), overlap=6)

@@ -46,6 +46,11 @@ def test_labels_and_overlines_belong_to_their_heading() -> None:
     assert [(label.name, label.line) for label in document.labels] == [("first", 6), ("second", 8)]
 
 
+def test_an_overline_is_the_first_line_of_its_section() -> None:
+    page, part = read("Page\n====\n\nIntro.\n\n~~~~\nPart\n~~~~\n\nText.\n").sections
+    assert (page.own_line_end, part.title, part.line_start) == (5, "Part", 6)
+
+
 def test_a_label_before_text_belongs_to_no_heading() -> None:
     section = read("A\n=\n\n.. _x:\n\ntext\n\nB\n-\n").sections[1]
     assert (section.labels, section.line_start) == ((), 8)

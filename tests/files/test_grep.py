@@ -222,3 +222,13 @@ def test_the_largest_file_that_is_indexed_is_searched(tmp_path: Path) -> None:
     found = Grep(tmp_path, sources, deadline_s=60).search("needle")
     assert [passage.source for passage in found.passages] == ["large.rst"]
     assert found.notices == ()
+
+
+def test_a_chain_of_matches_is_split_into_passages_of_60_lines(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.rst", 400, dict.fromkeys(range(20, 381, 9), "needle"))
+    found = grep(tmp_path).search("needle", limit=None, ranking="raw").passages
+    spans = [(each.line_start, each.line_end) for each in found]
+    assert spans == [(first, min(first + 59, 390)) for first in range(10, 391, 60)]
+    assert [line for each in found for line in each.matched] == list(range(20, 381, 9))
+    wide = grep(tmp_path, context_lines=100).search("needle", limit=None, ranking="raw").passages
+    assert [(each.line_start, each.line_end) for each in wide] == [(1, 120), (121, 321), (322, 400)]

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.small_index import small_index
+from support.worlds import make_index
 
 from branchrank.bench.predictors import SystemPredictor
 from branchrank.errors import BranchRankError
@@ -100,3 +101,16 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
     )
     keys = [entry.key for entry in passage_chunks(result, chunks.__getitem__).ranking]
     assert keys == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
+
+
+def test_an_answer_has_at_most_32_kib_and_counts_what_was_left_out(tmp_path: Path) -> None:
+    pages = {f"{number:02}.md": f"# Page {number}\n\n{'needle in the hay ' * 100}\n" for number in range(50)}
+    index, resolved = make_index(tmp_path, pages)
+    with index:
+        search = SearchTools(Engine(index, tmp_path / "docs", resolved))
+        few, many = (search.grep_search("needle", limit=limit) for limit in (10, 50))
+    assert len(few.results) == 10
+    assert 10 < len(many.results) < 50
+    assert len(many.text.encode()) < 33 * 1024
+    assert f"note: {50 - len(many.results)} more results were left out" in many.text
+    assert many.results[:10] == few.results
