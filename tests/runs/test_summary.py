@@ -128,7 +128,8 @@ def test_a_plain_name_is_scored_on_the_strict_gold() -> None:
 def test_llm_cost_is_the_sum_of_the_ledger_per_query() -> None:
     retrievals = {
         "q0": Retrieval(
-            hits=(RIGHT,), calls=(call(cached_tokens=60), call(attempt=2, outcome="timeout", completion_tokens=0))
+            hits=(RIGHT,),
+            calls=(call(cached_tokens=60), call(attempt=2, outcome="timeout", completion_tokens=0)),
         ),
         "q1": Retrieval(hits=(), calls=(call(served_by="cache"),), fallbacks=("rerank: timeout",)),
     }
