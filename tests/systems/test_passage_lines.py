@@ -95,7 +95,7 @@ def test_the_top_k_is_a_prefix_of_the_top_k_plus_n(
 
 def test_spans_of_grep_are_not_grown(engine: Engine) -> None:
     spans = System(name="spans", branches=(Branch(kind="grep", unit="span"),), fuse=Fuse(method="none"))
-    plain = engine.retrieve(spans, "boiler", 5).hits
+    plain = engine.retrieve(spans, "boiler", 50).hits
     found = engine.retrieve(with_values(spans, {"passages.lines": 40}), "boiler", 5).hits
     assert {hit.span for hit in found} <= {hit.span for hit in plain}
 
