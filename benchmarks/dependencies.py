@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
 #: The main packages.
-CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
+CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "pandas", "numpy", "click")
 #: Maps each dependency that is not in ``CORE`` to its purpose.
 PURPOSES = {
     "altair": "the plots of reports",

@@ -25,7 +25,6 @@ HEAVY = {
     "msgspec",
     "numpy",
     "onnxruntime",
-    "openai",
     "pandas",
     "rich",
     "scipy",

@@ -55,7 +55,7 @@ _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=
 _URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
-_CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
+_CHATTY_LOGGERS = ("httpx", "httpcore")
 _KEY_VARIABLES = (
     "BRANCHRANK_LLM_KEY",
     "OPENAI_API_KEY",

@@ -1,4 +1,4 @@
-"""The LLM client, which uses the openai package to call any OpenAI-compatible endpoint.
+"""The LLM client, which calls any OpenAI-compatible endpoint.
 
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
@@ -7,9 +7,8 @@
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
-   and by the deadline. The openai package makes no retries of its own, so that every attempt is counted.
-4. The client sends only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header. Redirects are not
-   followed. API keys are removed from all text that the server returns.
+   and by the deadline.
+4. Redirects are not followed. API keys are removed from all text that the server returns.
 5. A call fails if the body of a completion or a model list is larger than 8 MiB, or is compressed
    (:mod:`branchrank.io.http`).
 """
@@ -44,9 +43,6 @@ Format = Literal["schema", "object", "plain"]
 
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-_HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
-# The openai package adds this header to a request whose caller reads the raw response.
-_HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
 #: Token counts and log-probabilities beyond this size are invalid.
 _LARGEST = 1_000_000_000
@@ -97,9 +93,8 @@ class ChatClient:
     ) -> None:
         with preserved_random_state():
             import httpx
-            import openai
 
-            from branchrank.io.http import BoundedTransport
+        from branchrank.io.http import BoundedTransport
 
         self.endpoint = endpoint
         self.model = model
@@ -113,14 +108,7 @@ class ChatClient:
         self._running: set[threading.Event] = set()
         self._transport = BoundedTransport(endpoint.url, limit_bytes=_LARGEST_BODY)
         self._http = httpx.Client(
-            transport=self._transport, trust_env=False, event_hooks={"request": [self._set_headers]}
-        )
-        self._openai = openai.OpenAI(
-            api_key="unused",  # never sent, because ``_set_headers`` sets the real key
-            base_url=endpoint.url,
-            default_query=endpoint.query,
-            http_client=self._http,  # type: ignore[arg-type]  # typed for httpx2, but accepts httpx
-            max_retries=0,
+            base_url=endpoint.url, params=endpoint.query, transport=self._transport, trust_env=False
         )
         self._end_guard = guard_logs(self._redact)
 
@@ -160,7 +148,7 @@ class ChatClient:
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds. Raises
         :class:`LLMError` if the endpoint rejects the key.
         """
-        response = self._sent(self._openai.models.with_raw_response.list, timeout=_PROBE_S)
+        response = self._sent("GET", "/models", _PROBE_S)
         if response.status in (401, 403):
             raise LLMError(
                 f"the LLM endpoint {self.endpoint.url} rejects the key with HTTP {response.status}",
@@ -193,14 +181,6 @@ class ChatClient:
         self._http.close()
         self._end_guard()
 
-    def _set_headers(self, request: Any) -> None:
-        """Remove all headers that are not in ``_HEADERS_SENT``, and set the ``Authorization`` header."""
-        # The openai package adds its own headers, and headers from environment variables.
-        for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
-            del request.headers[name]
-        if self.endpoint.authorization:
-            request.headers["Authorization"] = self.endpoint.authorization
-
     def _attempts(
         self, request: LLMRequest, deadline: float, interrupted: threading.Event
     ) -> LLMReply | CallFailedError | BudgetError:
@@ -219,8 +199,7 @@ class ChatClient:
                 return failure or spent
             attempt += 1
             left = max(0.001, deadline - time.monotonic())
-            create = self._openai.chat.completions.with_raw_response.create
-            response = self._sent(create, **self._body(request, asked), timeout=left)
+            response = self._sent("POST", "/chat/completions", left, self._body(request, asked))
             if interrupted.is_set():
                 return CallFailedError(INTERRUPTED)
             if response.fault == "timeout":
@@ -269,23 +248,24 @@ class ChatClient:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
         return body
 
-    def _sent(self, call: Callable[..., Any], **parameters: Any) -> Response:
+    def _sent(self, method: str, path: str, timeout: float, body: dict[str, Any] | None = None) -> Response:
         """Send one request and return the response, whatever its status."""
-        import openai
+        import httpx
 
         from branchrank.io.http import OversizedError, retry_after
 
+        headers = {"Accept": "application/json"}
+        if self.endpoint.authorization:
+            headers["Authorization"] = self.endpoint.authorization
         try:
-            answer = call(**parameters)
-            return Response(answer.status_code, answer.content)
-        except openai.APIStatusError as error:
-            headers = error.response.headers
-            return Response(error.status_code, error.response.content, retry_after(headers))
-        except openai.APITimeoutError:
+            answer = self._http.request(method, path, json=body, headers=headers, timeout=timeout)
+        except httpx.TimeoutException:
             return Response(0, fault="timeout")
-        except openai.OpenAIError as error:
-            oversized = isinstance(error.__cause__, OversizedError)
-            return Response(0, fault="oversized reply" if oversized else "connection")
+        except OversizedError:
+            return Response(0, fault="oversized reply")
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+            return Response(0, fault="connection")
+        return Response(answer.status_code, answer.content, retry_after(answer.headers))
 
 
 def read_completion(

@@ -67,7 +67,6 @@ PACKAGES = (
     "markdown-it-py",
     "numpy",
     "onnxruntime",
-    "openai",
     "PyStemmer",
     "qdrant-client",
     "qdrant-edge-py",
