@@ -153,6 +153,10 @@ class Heading(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+#: Stands for the first section of a file in which no heading is the title of the whole page.
+_WHOLE_FILE = Heading(level=0, title="", line_start=1, line_end=0)
+
+
 def slug(title: str) -> str:
     """Return the words of a title in lower case, joined by ``-``.
 
@@ -173,15 +177,11 @@ def title_from_source(source: str) -> str:
     return path.parent.name if name in ("index", "README") and path.parent.name else name
 
 
-def _named(
-    source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
-) -> tuple[list[str], list[int]]:
+def _named(source: str, headings: Sequence[Heading], parents: Sequence[int]) -> tuple[list[str], list[int]]:
     """Return the ids and the levels of all sections. Repeated ids get a suffix such as ``~2``."""
     ids, levels = [source], [0]
     used: Counter[tuple[int, str]] = Counter()
-    for position, heading in enumerate(headings, start=1):
-        parent = parent_of[position]
-        assert parent is not None
+    for heading, parent in zip(headings[1:], parents[1:], strict=True):
         name = slug(heading.title)
         used[parent, name] += 1
         if used[parent, name] > 1:
@@ -203,9 +203,10 @@ def limit_headings(
     later headings.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
-    lengths: list[tuple[int, int]] = []
-    for index, (heading, parent) in enumerate(zip(headings, _parents(headings), strict=True)):
-        id_length, crumb_length = (len(source.encode()), 0) if parent is None else lengths[parent]
+    lengths = [(len(source.encode()), 0)]
+    parents = _parents([_WHOLE_FILE, *headings])[1:]
+    for index, (heading, parent) in enumerate(zip(headings, parents, strict=True)):
+        id_length, crumb_length = lengths[parent]
         id_length += 1 + len(slug(heading.title).encode())
         crumb_length += len(BREADCRUMB_SEPARATOR) + len(heading.title.encode())
         lengths.append((id_length, crumb_length))
@@ -230,61 +231,56 @@ def finish_sections(
     headings: Sequence[Heading],
     blocks: Sequence[Block],
     line_count: int,
-    title: str = "",
+    title: str | None = None,
 ) -> tuple[Section, ...]:
     """Return the sections of a document in line order. The first section represents the whole file.
 
     ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
-    not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
-    string. If the document has exactly one top-level heading, the heading becomes part of the first section
-    and starts no section of its own. However, if ``title`` is not empty, a top-level heading of level 2 or
-    deeper always starts a section of its own, because ``title`` is then the page title.
+    not overlap each other or a heading. ``title`` is the title in the file's front matter, or ``None`` to use
+    the file's path. If the document has exactly one top-level heading, the heading becomes part of the first
+    section and starts no section of its own. However, if ``title`` is not empty, a top-level heading of level
+    2 or deeper always starts a section of its own, because ``title`` is then the page title.
     """
+    contents = _with_headings(blocks, headings)
+    has_page_heading = _parents(headings).count(-1) == 1 and (not title or headings[0].level == 1)
+    if not has_page_heading:
+        headings = [_WHOLE_FILE, *headings]
+    file_title = headings[0].title or (title_from_source(source) if title is None else title)
     parents = _parents(headings)
-    tops = [index for index, parent in enumerate(parents) if parent is None]
-    lone = len(tops) == 1 and tops[0] == 0 and (not title or headings[0].level == 1)
-    merged = headings[0] if lone else None
-    rest = headings[1:] if lone else headings
-    shift = 0 if lone else 1
-
-    starts = [1, *(heading.line_start for heading in rest)]
+    starts = [1, *(heading.line_start for heading in headings[1:])]
     own_ends = [*(start - 1 for start in starts[1:]), line_count]
-    if rest and rest[0].line_start == 1:
-        own_ends[0] = 0
-    file_title = (merged.title if merged else "") or title or title_from_source(source)
-    parent_of = [None, *(0 if parent is None else parent + shift for parent in parents)]
-    if lone:
-        del parent_of[1]
-
-    ids, levels = _named(source, rest, parent_of)
     ends = list(own_ends)
     for position in range(len(ends) - 1, 0, -1):
-        parent = parent_of[position]
-        assert parent is not None
-        ends[parent] = max(ends[parent], ends[position])
-
-    contents = _assign(headings, blocks, starts)
+        ends[parents[position]] = max(ends[parents[position]], ends[position])
+    ids, levels = _named(source, headings, parents)
+    blocks_of: list[list[Block]] = [[] for _ in starts]
+    for block in contents:
+        blocks_of[bisect_right(starts, block.line_start) - 1].append(block)
     return tuple(
         Section(
             id=ids[position],
-            title=rest[position - 1].title if position else file_title,
+            title=heading.title if position else file_title,
             level=levels[position],
-            parent=parent_of[position],
+            parent=parents[position] if position else None,
             line_start=starts[position],
             own_line_end=own_ends[position],
             line_end=ends[position],
-            blocks=tuple(contents[position]),
-            labels=rest[position - 1].labels if position else (merged.labels if merged else ()),
+            blocks=tuple(blocks_of[position]),
+            labels=heading.labels,
         )
-        for position in range(len(starts))
+        for position, heading in enumerate(headings)
     )
 
 
 class Findings:
-    """What a parser finds in one file, in line order. ``title`` is the title in the file's front matter."""
+    """What a parser finds in one file, in line order.
+
+    ``title`` is the title of a file without a page heading, such as the title in the front matter. If
+    ``title`` is ``None``, the file is named after its path.
+    """
 
     def __init__(self) -> None:
-        self.title = ""
+        self.title: str | None = None
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self.labels: list[Label] = []
@@ -324,27 +320,26 @@ def breadcrumbs(document: Document) -> tuple[str, ...]:
     return tuple(crumbs)
 
 
-def _parents(headings: Sequence[Heading]) -> list[int | None]:
-    parents: list[int | None] = []
-    open_headings: list[int] = []
+def _parents(headings: Sequence[Heading]) -> list[int]:
+    """Return the position of each heading's parent, and -1 for a top-level heading."""
+    parents: list[int] = []
+    open_headings = [-1]
     for index, heading in enumerate(headings):
-        while open_headings and headings[open_headings[-1]].level >= heading.level:
+        while len(open_headings) > 1 and headings[open_headings[-1]].level >= heading.level:
             open_headings.pop()
-        parents.append(open_headings[-1] if open_headings else None)
+        parents.append(open_headings[-1])
         open_headings.append(index)
     return parents
 
 
-def _assign(headings: Sequence[Heading], blocks: Sequence[Block], starts: list[int]) -> list[list[Block]]:
-    heading_blocks = [
+def _with_headings(blocks: Sequence[Block], headings: Sequence[Heading]) -> list[Block]:
+    """Return the blocks and the titles of the headings in line order."""
+    titles = [
         Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
         for heading in headings
         if heading.title
     ]
-    contents: list[list[Block]] = [[] for _ in starts]
-    for block in sorted([*heading_blocks, *blocks], key=lambda block: block.line_start):
-        contents[bisect_right(starts, block.line_start) - 1].append(block)
-    return contents
+    return sorted([*titles, *blocks], key=lambda block: block.line_start)
 
 
 def plain_blocks(lines: list[str]) -> list[Block]:

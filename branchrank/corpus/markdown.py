@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING, Any
 from branchrank.corpus.document import (
     Block,
     BlockKind,
-    Document,
     Findings,
     Heading,
     Label,
     plain_blocks,
 )
-from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
 
@@ -58,10 +56,9 @@ _MAX_DIRECTIVE_NESTING = 8
 _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
-def read_markdown(source: str, content: bytes) -> Document:
+def read_markdown(source: str, lines: list[str]) -> Findings:
     """Read a Markdown file, or an MDX file (suffix ``.mdx``). Malformed content raises no exception."""
-    text, notes = decode(content)
-    lines = [line.replace("\r", " ") for line in split_lines(text)]
+    lines = [line.replace("\r", " ") for line in lines]
     title, described, skipped = _front_matter(lines)
     reader = _Reader(mdx=source.lower().endswith(".mdx"))
     try:
@@ -70,11 +67,10 @@ def read_markdown(source: str, content: bytes) -> Document:
         reader = _Reader(mdx=False)
         reader.notes = [f"read as plain text, because the Markdown parser failed ({type(error).__name__})"]
         reader.blocks = plain_blocks(lines)
-    reader.title = title
+    reader.title = title or None
     reader.blocks = [*described, *reader.blocks]
     reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
-    reader.notes = [*notes, *reader.notes]
-    return reader.document(source, content, len(lines))
+    return reader
 
 
 def _front_matter(lines: Sequence[str]) -> tuple[str, list[Block], int]:

@@ -1,18 +1,54 @@
-"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the parser.
+"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the reader.
 
-A file whose markup can't be parsed is read as plain text, with one block per paragraph.
+A reader finds the headings, blocks, labels and references in the lines of a file, and returns them as
+:class:`~branchrank.corpus.document.Findings`, from which the document's sections are made. A reader never
+fails: a file whose markup can't be parsed is read as plain text, with one block per paragraph.
 """
 
 from __future__ import annotations
 
-from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section, plain_blocks
+from collections.abc import Callable
+
+from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Findings, plain_blocks
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.errors import CorpusError
-from branchrank.io.files import digest_bytes
 
-RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
-MARKDOWN_SUFFIXES = (".md", ".mdx")
-SUFFIXES = (*RST_SUFFIXES, *MARKDOWN_SUFFIXES, ENTRY_SUFFIX)
+#: Finds the contents of a file, given the file's path in the corpus and the file's lines.
+Reader = Callable[[str, list[str]], Findings]
+
+
+def _read_rst(source: str, lines: list[str]) -> Findings:
+    from branchrank.corpus.rst_scan import Scanner
+
+    scanner = Scanner(source, lines)
+    scanner.scan()
+    return scanner
+
+
+def _read_markdown(source: str, lines: list[str]) -> Findings:
+    from branchrank.corpus.markdown import read_markdown
+
+    return read_markdown(source, lines)
+
+
+def _read_entry(source: str, lines: list[str]) -> Findings:
+    """Read a ``.beir`` file: the title on the first line, then the text."""
+    found = Findings()
+    found.title = " ".join(lines[0].split())
+    found.blocks = plain_blocks(["", *lines[1:]])
+    if found.title and not found.blocks:
+        found.blocks = [Block(kind="prose", text=found.title, line_start=1, line_end=1)]
+        found.title = ""
+    return found
+
+
+#: The reader of each suffix.
+_READERS: dict[str, Reader] = {
+    **dict.fromkeys((".rst", ".rst.inc", ".txt"), _read_rst),
+    **dict.fromkeys((".md", ".mdx"), _read_markdown),
+    ENTRY_SUFFIX: _read_entry,
+}
+SUFFIXES = tuple(_READERS)
 
 
 def is_document(source: str) -> bool:
@@ -26,61 +62,14 @@ def read_document(source: str, content: bytes) -> Document:
     Malformed markup never raises an exception, but is read as plain text. Raises :class:`CorpusError` if
     BranchRank can't parse files with the suffix of ``source``.
     """
-    name = source.lower()
-    if name.endswith(RST_SUFFIXES):
-        return read_rst(source, content)
-    if name.endswith(MARKDOWN_SUFFIXES):
-        from branchrank.corpus.markdown import read_markdown
-
-        return read_markdown(source, content)
-    if name.endswith(ENTRY_SUFFIX):
-        return read_entry(source, content)
-    raise CorpusError(
-        f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
-        remedy="convert the file to Markdown, and give it the suffix .md",
-    )
-
-
-def read_rst(source: str, content: bytes) -> Document:
-    """Read a reStructuredText (RST) file. Malformed content raises no exception.
-
-    Directives are never run, so no other file is included and no code is executed. In the returned document,
-    ``toctree`` contains the toctree entries as written, including patterns, and ``labels`` contains the
-    internal targets with normalized names.
-    """
-    from branchrank.corpus.rst_scan import Scanner
-
+    read = next((read for suffix, read in _READERS.items() if source.lower().endswith(suffix)), None)
+    if read is None:
+        raise CorpusError(
+            f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
+            remedy="convert the file to Markdown, and give it the suffix .md",
+        )
     text, notes = decode(content)
     lines = split_lines(text)
-    scanner = Scanner(source, lines)
-    scanner.scan()
-    scanner.notes.extend(notes)
-    return scanner.document(source, content, len(lines))
-
-
-def read_entry(source: str, content: bytes) -> Document:
-    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
-    text, notes = decode(content)
-    lines = split_lines(text)
-    title = " ".join(lines[0].split())
-    blocks: list[Block] = plain_blocks(["", *lines[1:]])
-    if title and not blocks:
-        title, blocks = "", [Block(kind="prose", text=title, line_start=1, line_end=1)]
-    section = Section(
-        id=source,
-        title=title,
-        level=0,
-        parent=None,
-        line_start=1,
-        own_line_end=len(lines),
-        line_end=len(lines),
-        blocks=tuple(blocks),
-    )
-    return Document(
-        source=source,
-        title=title,
-        digest=digest_bytes(content),
-        line_count=len(lines),
-        sections=(section,),
-        notes=notes,
-    )
+    found = read(source, lines)
+    found.notes = [*notes, *found.notes]
+    return found.document(source, content, len(lines))

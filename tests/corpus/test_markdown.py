@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from branchrank.corpus.document import Block, Document
-from branchrank.corpus.markdown import read_markdown
 from branchrank.corpus.markdown_text import MAX_INLINE
+from branchrank.corpus.reading import read_document
 
 
 def read(text: str, source: str = "guide/page.md") -> Document:
-    return read_markdown(source, text.encode())
+    return read_document(source, text.encode())
 
 
 def blocks(text: str, source: str = "guide/page.md") -> list[tuple[str, str, int, int]]:
@@ -276,8 +276,8 @@ def test_references_are_links_with_a_text_of_their_own_to_the_corpus() -> None:
 def test_crlf_and_a_byte_order_mark_change_nothing() -> None:
     text = "# T\n\na\nb\n\n- c\n"
 
-    assert read_markdown("a.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()).sections == (
-        read_markdown("a.md", text.encode()).sections
+    assert read_document("a.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()).sections == (
+        read_document("a.md", text.encode()).sections
     )
 
 

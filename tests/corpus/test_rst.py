@@ -7,11 +7,11 @@ from textwrap import dedent
 import pytest
 
 from branchrank.corpus.document import Document, Reference
-from branchrank.corpus.reading import read_rst
+from branchrank.corpus.reading import read_document
 
 
 def read(text: str) -> Document:
-    return read_rst("page.rst", dedent(text).lstrip("\n").encode())
+    return read_document("page.rst", dedent(text).lstrip("\n").encode())
 
 
 def texts(text: str) -> list[str]:
@@ -370,7 +370,7 @@ def test_toctree_entries_are_raw_and_their_titles_are_text() -> None:
     ],
 )
 def test_text_that_looks_like_a_heading_is_not_a_section(text: str) -> None:
-    assert [section.title for section in read_rst("page.rst", text.encode()).sections] == ["page"]
+    assert [section.title for section in read_document("page.rst", text.encode()).sections] == ["page"]
 
 
 def test_ambiguous_headings_are_recognized_from_their_neighbors() -> None:

@@ -9,7 +9,7 @@ from docutils.core import publish_doctree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.reading import read_rst
+from branchrank.corpus.reading import read_document
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -26,7 +26,7 @@ def test_headings_are_those_that_docutils_finds(parts: list[str]) -> None:
     overrides: dict[str, Any] = {"report_level": 5, "halt_level": 5, "doctitle_xform": False}
     tree = publish_doctree(text, settings_overrides=overrides)
     expected = [section[0].astext() for section in tree.findall(nodes.section)]
-    blocks = [block for section in read_rst("a.rst", text.encode()).sections for block in section.blocks]
+    blocks = [block for section in read_document("a.rst", text.encode()).sections for block in section.blocks]
     found = [block.text for block in blocks if block.kind == "heading"]
     # docutils drops a heading that skips a level, and all the text below it; the reader keeps both.
     assert [title for title in found if title in expected] == found or len(found) > len(expected)
@@ -34,13 +34,13 @@ def test_headings_are_those_that_docutils_finds(parts: list[str]) -> None:
 
 def test_carriage_returns_do_not_shift_line_numbers() -> None:
     text = "A\n=\n\nB\n-\n\ntext::\n\n    code\n    more code\n"
-    document = read_rst("a.rst", text.replace("\n", "\r\n").encode())
+    document = read_document("a.rst", text.replace("\n", "\r\n").encode())
     assert [(s.title, s.line_start) for s in document.sections] == [("A", 1), ("B", 4)]
-    assert document.sections == read_rst("a.rst", text.encode()).sections
+    assert document.sections == read_document("a.rst", text.encode()).sections
 
 
 def test_unicode_line_separators_do_not_shift_line_numbers() -> None:
-    document = read_rst("a.rst", "one\u2028two\x0bthree\n\nB\n-\n\nC\n~\n".encode())
+    document = read_document("a.rst", "one\u2028two\x0bthree\n\nB\n-\n\nC\n~\n".encode())
     assert document.sections[-1].line_start == 6
 
 
@@ -56,5 +56,5 @@ def test_directives_that_read_files_insert_nothing(tmp_path: Any) -> None:
             f".. include:: {secret}\n   :literal:",
         ]
     )
-    document = read_rst("a.rst", text.encode())
+    document = read_document("a.rst", text.encode())
     assert "canary" not in repr(document)
