@@ -56,6 +56,7 @@ from branchrank.measures.intervals import (
     matched_odds,
     mean_interval,
 )
+from branchrank.measures.measures import mean
 from branchrank.measures.significance import (
     DRAWS,
     ROUNDING,
@@ -219,11 +220,8 @@ def compare_pairs(
     """
     for name in (name for pair in pairs for name in pair):
         _check(name, scores[name], clusters, options.delta)
-    ids = sorted(clusters)
-    pages = [clusters[each] for each in ids]
-    level = 1 - options.alpha / max(1, len(pairs))
-    tested = [_tested(pair, scores, ids, pages, options, level) for pair in pairs]
-    return _concluded(tested, measure, options)
+    stratum = Stratum(scores=scores, pages=dict(sorted(clusters.items())))
+    return _compared([stratum], pairs, measure, options)
 
 
 def _check(name: str, of: Scores, clusters: Mapping[str, str], delta: float) -> None:
@@ -246,39 +244,6 @@ def _check(name: str, of: Scores, clusters: Mapping[str, str], delta: float) -> 
         )
 
 
-def _tested(
-    pair: tuple[str, str],
-    scores: Mapping[str, Scores],
-    ids: Sequence[str],
-    pages: Sequence[str],
-    options: CompareOptions,
-    level: float,
-) -> _Tested:
-    """Test one pair on the questions ``ids``, whose gold is on ``pages``."""
-    a, b = (np.array([scores[name][each] for each in ids], dtype=np.float64) for name in pair)
-    differences = _differences(a, b)
-    sums = cluster_sums(differences, pages)
-    hits = bool(np.isin(np.concatenate([a, b]), (0.0, 1.0)).all())
-    if hits and len(sums) == len(differences):
-        result = mcnemar(int((differences > 0).sum()), int((differences < 0).sum()))
-    else:
-        result = sign_flip(sums, seed=options.seed, draws=options.draws)
-        if len(sums) < len(differences):
-            result = Significance(p=result.p, test=f"cluster {result.test}")
-    return _Tested(
-        baseline=pair[0],
-        candidate=pair[1],
-        mean_a=float(a.mean()),
-        mean_b=float(b.mean()),
-        difference=float(differences.mean()),
-        differences=differences,
-        pages=pages,
-        hits=hits,
-        interval=difference_interval(differences, pages, level=level),
-        result=result,
-    )
-
-
 def _differences(a: Floats, b: Floats) -> Floats:
     """Return b - a, in which differences below 1e-9 are 0."""
     differences = b - a
@@ -298,45 +263,56 @@ def compare_strata(
     The comparisons are in the order in which the first dataset lists the systems. Each stratum must have at
     least one question, and all strata must have scores for the same systems.
     """
-    candidates = [name for name in strata[0].scores if name != baseline]
-    tested = [
-        _tested_strata(strata, baseline, candidate, options, len(candidates)) for candidate in candidates
-    ]
-    return _concluded(tested, measure, options)
+    pairs = [(baseline, name) for name in strata[0].scores if name != baseline]
+    return _compared(strata, pairs, measure, options)
 
 
-def _tested_strata(
-    strata: Sequence[Stratum], baseline: str, candidate: str, options: CompareOptions, family: int
+def _compared(
+    strata: Sequence[Stratum], pairs: Sequence[tuple[str, str]], measure: str, options: CompareOptions
+) -> tuple[Comparison, ...]:
+    """Return the comparisons of one family, with adjusted p-values, intervals and verdicts."""
+    tested = [_tested(pair, strata, options, 1 - options.alpha / len(pairs)) for pair in pairs]
+    adjusted = holm([each.result.p for each in tested])
+    return tuple(
+        _comparison(each, p, len(pairs), measure, options) for each, p in zip(tested, adjusted, strict=True)
+    )
+
+
+def _tested(
+    pair: tuple[str, str], strata: Sequence[Stratum], options: CompareOptions, level: float
 ) -> _Tested:
-    """Test one pair over all datasets."""
-    level = 1 - options.alpha / family
+    """Test one pair on one dataset, or over several datasets."""
+    one = len(strata) == 1
+    scored = [[np.array([of[name][key] for key in keys]) for name in pair] for of, keys in strata]
+    gaps = [_differences(baseline, candidate) for baseline, candidate in scored]
     pages = [list(stratum.pages.values()) for stratum in strata]
-    gaps = [
-        _differences(*(np.array([of[name][key] for key in keys]) for name in (baseline, candidate)))
-        for of, keys in strata
-    ]
-    means = [float(each.mean()) for each in gaps]
     # The sums are multiplied by a factor of at least 1, because sign_flip treats sums below 1e-9 as 0.
     largest = max(map(len, gaps))
-    weighted = [
-        cluster_sums(each, where) * (largest / len(each)) for each, where in zip(gaps, pages, strict=True)
-    ]
-    result = sign_flip(np.concatenate(weighted), seed=options.seed, draws=options.draws)
-    intervals = [
-        difference_interval(each, where, level=level) for each, where in zip(gaps, pages, strict=True)
-    ]
+    parts = list(zip(gaps, pages, strict=True))
+    sums = np.concatenate([cluster_sums(each, where) * (largest / len(each)) for each, where in parts])
+    differences = np.concatenate(gaps)
+    hits = one and bool(np.isin(scored, (0.0, 1.0)).all())
+    if hits and len(sums) == len(differences):
+        result = mcnemar(int((differences > 0).sum()), int((differences < 0).sum()))
+    else:
+        result = sign_flip(sums, seed=options.seed, draws=options.draws)
+        kind = ("cluster " if len(sums) < len(differences) else "") if one else "stratified "
+        result = Significance(p=result.p, test=f"{kind}{result.test}")
+    means = [float(each.mean()) for each in gaps]
+    intervals = [difference_interval(each, where, level=level) for each, where in parts]
+    mean_a, mean_b = (mean([float(each.mean()) for each in of]) for of in zip(*scored, strict=True))
     return _Tested(
-        baseline=baseline,
-        candidate=candidate,
-        mean_a=macro_average(strata, baseline)[0],
-        mean_b=macro_average(strata, candidate)[0],
-        difference=sum(means) / len(means),
-        differences=np.concatenate(gaps),
-        pages=[f"{place} {page}" for place, where in enumerate(pages) for page in where],
-        hits=False,
-        interval=macro_interval(means, intervals, level),
-        result=Significance(p=result.p, test=f"stratified {result.test}"),
-        by_dataset=tuple(means),
+        baseline=pair[0],
+        candidate=pair[1],
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean(means),
+        differences=differences,
+        pages=pages[0] if one else [f"{place} {page}" for place, of in enumerate(pages) for page in of],
+        hits=hits,
+        interval=intervals[0] if one else macro_interval(means, intervals, level),
+        result=result,
+        by_dataset=() if one else tuple(means),
     )
 
 
@@ -345,9 +321,9 @@ def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interv
     means, intervals = [], []
     for stratum in strata:
         values = [stratum.scores[system][key] for key in stratum.pages]
-        means.append(sum(values) / len(values))
+        means.append(mean(values))
         intervals.append(mean_interval(values, list(stratum.pages.values())))
-    return sum(means) / len(means), macro_interval(means, intervals)
+    return mean(means), macro_interval(means, intervals)
 
 
 def macro_interval(
@@ -364,18 +340,10 @@ def macro_interval(
     known = [each for each in intervals if each is not None]
     if not known or len(known) < len(intervals):
         return None
-    mean = sum(estimates) / len(estimates)
+    center = mean(estimates)
     below = sqrt(sum((value - each.low) ** 2 for value, each in zip(estimates, known, strict=True)))
     above = sqrt(sum((each.high - value) ** 2 for value, each in zip(estimates, known, strict=True)))
-    return Interval(low=mean - below / len(known), high=mean + above / len(known), level=level)
-
-
-def _concluded(tested: Sequence[_Tested], measure: str, options: CompareOptions) -> tuple[Comparison, ...]:
-    """Return the comparisons of one family, with adjusted p-values, intervals and verdicts."""
-    adjusted = holm([each.result.p for each in tested])
-    return tuple(
-        _comparison(each, p, len(tested), measure, options) for each, p in zip(tested, adjusted, strict=True)
-    )
+    return Interval(low=center - below / len(known), high=center + above / len(known), level=level)
 
 
 def _comparison(
