@@ -30,7 +30,9 @@ from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.report.across_runs import DatasetReport, dataset_names, write_gate
+from branchrank.report import datasets
+from branchrank.report.datasets import DatasetComparison
+from branchrank.report.gate_files import write_gate
 from branchrank.report.power_analysis import PowerAnalysis, power_analysis
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import run_and_report
@@ -286,13 +288,13 @@ def compare_datasets(
     measure: str = "",
     baseline: str = "",
     delta: float | None = None,
-) -> DatasetReport:
+) -> DatasetComparison:
     """Compare systems over several datasets, with macro averages and one stratified test.
 
     ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
-    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
-    a table. The result's attribute ``frame`` is a DataFrame, and the attribute ``comparison`` contains the
-    numbers. The methods ``text`` and ``write`` produce Markdown or CSV.
+    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. The result contains the
+    means and the comparisons. Printing the result shows a table, and its attribute ``frame`` is a DataFrame.
+    The methods ``text`` and ``write`` produce Markdown or CSV.
 
     Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
     required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
@@ -300,11 +302,10 @@ def compare_datasets(
     """
     given = runs.values() if isinstance(runs, Mapping) else runs
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
-    names = list(runs) if isinstance(runs, Mapping) else dataset_names(loaded)
-    found = results_table.compare_datasets(
+    names = list(runs) if isinstance(runs, Mapping) else datasets.dataset_names(loaded)
+    return datasets.compare_datasets(
         dict(zip(names, loaded, strict=True)), measure=measure, baseline=baseline, delta=delta
     )
-    return DatasetReport(comparison=found)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:

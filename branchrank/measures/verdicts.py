@@ -170,6 +170,11 @@ class Comparison(Record, frozen=True, kw_only=True):
         """The number of questions on which the two predictors score differently."""
         return self.wins + self.losses
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether the verdict is ``better`` or ``worse``."""
+        return self.verdict in ("better", "worse")
+
 
 class Stratum(NamedTuple):
     """The scores and gold pages for one dataset.

@@ -138,7 +138,7 @@ def _gap(value: float, low: float | None, high: float | None, measure: str) -> s
 
 
 def _deciding_labels(each: Comparison, run: RunData) -> str:
-    if each.verdict not in ("better", "worse"):
+    if not each.is_significant:
         return NOTHING
     found = fragility(
         (each.baseline, run.scores.per_question(each.baseline, run.primary)),

@@ -151,7 +151,7 @@ def judge(
         measure=measure.name,
         baselines=baselines,
         comparisons=comparisons,
-        winner=_winner(comparisons, baselines, scores, measure),
+        winner=winner_of(comparisons, baselines),
         all_pairs=declared == ALL_PAIRS,
     )
 
@@ -166,19 +166,16 @@ def compare_scored(
     return compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
 
 
-def _winner(
-    comparisons: Sequence[Comparison], baselines: Sequence[str], scores: Scores, measure: NamedMeasure
-) -> str | None:
-    if not comparisons:
-        return None
+def winner_of(comparisons: Sequence[Comparison], baselines: Sequence[str]) -> str | None:
+    """Return the best candidate if it beats every baseline, or a baseline that beats all other systems."""
     beaten = {(each.candidate, each.baseline) for each in comparisons if each.verdict == "better"}
     beaten |= {(each.baseline, each.candidate) for each in comparisons if each.verdict == "worse"}
-    candidates = [name for name in scores.predictors if name not in baselines]
-    if candidates:
-        best = max(candidates, key=lambda name: scores.average(name, measure))
-        if all((best, baseline) in beaten for baseline in baselines):
-            return best
+    means = {each.candidate: each.mean_b for each in comparisons if each.candidate not in baselines}
+    best = max(means, key=means.__getitem__, default="")
+    if best and all((best, baseline) in beaten for baseline in baselines):
+        return best
+    names = {*means, *baselines}
     for baseline in baselines:
-        if all((baseline, name) in beaten for name in scores.predictors if name != baseline):
+        if comparisons and all((baseline, name) in beaten for name in names - {baseline}):
             return baseline
     return None

@@ -8,36 +8,19 @@
    baseline, means that differ significantly from the baseline's mean are marked with a dagger. If there are
    several baselines, each system is identified by a letter, and a mean is marked with the letters of the
    systems whose means are significantly different.
-
-Runs of the same systems over several datasets:
-
-1. The table has a row for each system that is in every run, and a column for each dataset. The last column is
-   the macro average, which is the mean of the datasets' means.
-2. Every cell shows the mean of the same measure, with a confidence interval. Every system is compared with
-   the baseline over all datasets together (:mod:`branchrank.measures.verdicts`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from textwrap import wrap
 
-import msgspec
-
-from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.errors import UsageError
 from branchrank.io.printable import safe
-from branchrank.io.table import DAGGER, Styled, Table, plain
+from branchrank.io.table import DAGGER, Cell, Styled, Table, plain
 from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.verdicts import (
-    CompareOptions,
-    Comparison,
-    Stratum,
-    compare_pairs,
-    compare_strata,
-    macro_average,
-)
+from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
 from branchrank.records import Record
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.run import RunData
@@ -99,11 +82,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     def marks(self, system: str, measure: str) -> str:
         """Return the dagger or letters that mark a mean, or "" if no difference is significant."""
         letters = self.letters
-        found = [
-            each
-            for each in self.comparisons
-            if each.measure == measure and each.verdict in ("better", "worse")
-        ]
+        found = [each for each in self.comparisons if each.measure == measure and each.is_significant]
         if not letters:
             return DAGGER if any(each.candidate == system for each in found) else ""
         others = {each.baseline for each in found if each.candidate == system}
@@ -150,31 +129,35 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     @property
     def table(self) -> Table:
         """The means, with the highest of each measure in bold and marks that the caption explains."""
-        letters, many = self.letters, len(self.systems) > 1
-        best = {name: max(each.means[name].value for each in self.systems) for name in self.measures}
-        words = [f"{self.title}.", *(["Bold: the highest mean."] if many else [])]
+        letters = self.letters
+        words = [f"{self.title}.", *(["Bold: the highest mean."] if len(self.systems) > 1 else [])]
         if self.comparisons:
             words.append(f"{'A letter: the mean' if letters else f'{DAGGER}:'} {self.test}.")
+        rows = means_rows(self.systems, self.marks)
         return Table(
             caption=" ".join(words),
             headings=(*([""] if letters else []), "system", *self.measures),
-            rows=tuple(
-                (
-                    *([letters[each.name]] if letters else []),
-                    each.name,
-                    *(
-                        Styled(
-                            f"{each.means[measure].value:.4f}",
-                            bold=many and each.means[measure].value >= best[measure],
-                            marks=self.marks(each.name, measure),
-                        )
-                        for measure in self.measures
-                    ),
-                )
-                for each in self.systems
-            ),
+            rows=tuple((letters[name], name, *cells) if letters else (name, *cells) for name, *cells in rows),
             labels=2 if letters else 1,
         )
+
+
+def means_rows(
+    systems: Sequence[SystemResult], marks: Callable[[str, str], str]
+) -> Iterator[tuple[str, *tuple[Cell, ...]]]:
+    """Yield each system's name and means, with the highest mean of each column in bold.
+
+    ``marks`` returns the marks of a system's mean in a column.
+    """
+    best = {column: max(each.means[column].value for each in systems) for column in systems[0].means}
+    for each in systems:
+        cells = (
+            Styled(
+                f"{mean.value:.4f}", len(systems) > 1 and mean.value >= best[column], marks(each.name, column)
+            )
+            for column, mean in each.means.items()
+        )
+        yield (each.name, *cells)
 
 
 def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
@@ -295,128 +278,3 @@ def _test_words(test: str) -> str:
     """Return a test's name in the form that papers use."""
     by = " by cluster" if test.startswith("cluster ") else ""
     return "exact McNemar test" if "McNemar" in test else f"paired sign-flip randomization test{by}"
-
-
-#: The name of the average of the datasets' means, which have equal weights.
-MACRO = "macro average"
-
-
-class DatasetComparison(Record, frozen=True, kw_only=True):
-    """The comparison of systems over several datasets on one measure.
-
-    The ``means`` of a system have the datasets' names as keys, followed by ``macro average``.
-
-    ``questions`` contains each dataset's number of answerable questions. ``pages`` contains each dataset's
-    number of pages with gold. ``notes`` contains sentences about systems that were left out, datasets with
-    the same corpus, and systems whose settings differ between runs.
-    """
-
-    measure: str
-    baseline: str
-    datasets: tuple[str, ...]
-    questions: tuple[int, ...]
-    pages: tuple[int, ...]
-    systems: tuple[SystemResult, ...]
-    comparisons: tuple[Comparison, ...]
-    notes: tuple[str, ...] = ()
-
-
-def compare_datasets(
-    runs: Mapping[str, RunData], *, measure: str = "", baseline: str = "", delta: float | None = None
-) -> DatasetComparison:
-    """Compare the systems that are in every run, over all datasets.
-
-    ``runs`` maps dataset names to runs. The defaults of ``measure``, ``baseline`` and ``delta`` are the
-    values that the first run declared. If the runs declare different measures, ``measure`` is required.
-
-    Raises :class:`UsageError` if there are fewer than two runs, if no system is in every run, or if the
-    baseline is unknown. Raises :class:`RunError` if a run has no answerable questions, or if two runs have
-    the same questions.
-    """
-    if len(runs) < 2:
-        raise UsageError(
-            "a comparison needs two datasets or more", remedy="give the runs of two or more datasets"
-        )
-    _check_apart(runs)
-    first = next(iter(runs.values()))
-    if not measure and len({run.primary.name for run in runs.values()}) > 1:
-        declared = ", ".join(f"{run.primary.name} ({name})" for name, run in runs.items())
-        raise UsageError(
-            f"the runs declare different measures: {declared}", remedy="choose one with --primary"
-        )
-    chosen = first.measure(measure)
-    systems = [name for name in first.predictors if all(name in run.predictors for run in runs.values())]
-    if not systems:
-        raise UsageError(
-            "the runs have no predictor in common: "
-            + "; ".join(f"{name}: {', '.join(run.predictors)}" for name, run in runs.items()),
-            remedy="run the same predictors over every dataset",
-        )
-    baseline = baseline or (first.judgment.baseline if first.judgment.baseline in systems else systems[0])
-    if baseline not in systems:
-        raise UsageError(
-            f"the baseline {baseline!r} is not in every run",
-            remedy=suggestion(baseline, systems) or f"choose one of {', '.join(systems)}",
-        )
-    strata = [
-        Stratum(
-            scores={system: run.scores.per_question(system, chosen) for system in systems},
-            pages=run.clusters,
-        )
-        for run in runs.values()
-    ]
-    return DatasetComparison(
-        measure=chosen.name,
-        baseline=baseline,
-        datasets=tuple(runs),
-        questions=tuple(len(stratum.pages) for stratum in strata),
-        pages=tuple(len(set(stratum.pages.values())) for stratum in strata),
-        systems=tuple(_system(dict(zip(runs, strata, strict=True)), system) for system in systems),
-        comparisons=compare_strata(
-            strata,
-            measure=chosen.name,
-            baseline=baseline,
-            options=first.options if delta is None else msgspec.structs.replace(first.options, delta=delta),
-        ),
-        notes=tuple(_notes(runs, systems)),
-    )
-
-
-def _check_apart(runs: Mapping[str, RunData]) -> None:
-    """Raise :class:`RunError` if a run has no answerable questions, or two runs share all questions."""
-    seen: dict[str, str] = {}
-    for name, run in runs.items():
-        if not run.clusters:
-            raise RunError(f"{name}: {run.directory} has no answerable questions")
-        before = seen.setdefault(run.record.questions_digest, name)
-        if before != name:
-            raise RunError(
-                f"{before} and {name} have the same questions, which would count twice",
-                remedy=f"give only one of them, or use `branchrank compare` to compare {before} with {name}",
-            )
-
-
-def _system(strata: Mapping[str, Stratum], system: str) -> SystemResult:
-    mean, interval = macro_average([*strata.values()], system)
-    means = {name: estimate(stratum.scores[system], stratum.pages) for name, stratum in strata.items()}
-    macro = bounded(mean, interval, sum(len(stratum.pages) for stratum in strata.values()))
-    return SystemResult(name=system, means={**means, MACRO: macro})
-
-
-def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> Iterator[str]:
-    counted = Counter(name for run in runs.values() for name in run.predictors)
-    if missing := [name for name in counted if name not in systems]:
-        yield f"left out, because they are not in every run: {', '.join(missing)}"
-    corpora: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        corpora.setdefault(run.record.corpus_digest, []).append(name)
-    for digest, names in corpora.items():
-        if digest and len(names) > 1:
-            yield (
-                f"{' and '.join(names)} use the same corpus. The macro interval and the macro test treat the "
-                "datasets as independent, which is too optimistic if they have gold on the same pages"
-            )
-    for system in systems:
-        records = [each for run in runs.values() for each in run.record.predictors if each.name == system]
-        if any((each.system, each.llm) != (records[0].system, records[0].llm) for each in records):
-            yield f"{system} does not have the same settings and the same model in all runs"

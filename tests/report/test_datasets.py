@@ -9,7 +9,7 @@ from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank import Run, errors, library
-from branchrank.runs.results_table import MACRO
+from branchrank.report.datasets import MACRO
 
 
 def arms(*names: str) -> list[Planned]:
@@ -32,24 +32,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_rows_are_systems_and_columns_datasets_with_a_macro_average(runs: dict[str, Path]) -> None:
     found = library.compare_datasets(list(runs.values()))
-    figures = found.comparison
-    assert figures.datasets == ("small", "large")
-    assert (figures.questions, figures.pages) == ((40, 120), (40, 60))
-    assert [row.name for row in figures.systems] == ["local", "hybrid"]
+    assert found.datasets == ("small", "large")
+    assert (found.questions, found.pages) == ((40, 120), (40, 60))
+    assert [row.name for row in found.systems] == ["local", "hybrid"]
     small, large = (Run.load(path).summary.set_index("predictor")["strict_hit@1"] for path in runs.values())
-    for row in figures.systems:
-        assert [row.means[name].value for name in figures.datasets] == pytest.approx(
+    for row in found.systems:
+        assert [row.means[name].value for name in found.datasets] == pytest.approx(
             [small[row.name], large[row.name]], abs=1e-6
         )
         assert row.means[MACRO].value == pytest.approx((small[row.name] + large[row.name]) / 2, abs=1e-6)
-    [compared] = figures.comparisons
+    [compared] = found.comparisons
     assert (compared.baseline, compared.candidate, compared.verdict) == ("local", "hybrid", "better")
-    assert any("extra" in note for note in figures.notes)
+    assert any("extra" in note for note in found.notes)
     frame = found.frame
     assert list(frame["dataset"]) == ["small", "large", "macro average"] * 2
     last = frame.iloc[-1]
     assert last["verdict"] == "better"
-    assert last["mean"] == pytest.approx(figures.systems[1].means[MACRO].value, abs=1e-6)
+    assert last["mean"] == pytest.approx(found.systems[1].means[MACRO].value, abs=1e-6)
     assert last["ci_low"] == pytest.approx(compared.ci_low, abs=1e-6)
 
 
@@ -68,7 +67,7 @@ def test_the_command_prints_text_markdown_and_csv(runs: dict[str, Path], tmp_pat
 
 
 def test_another_baseline_and_measure(runs: dict[str, Path]) -> None:
-    found = library.compare_datasets(runs, baseline="hybrid", measure="strict_MRR@5").comparison
+    found = library.compare_datasets(runs, baseline="hybrid", measure="strict_MRR@5")
     assert (found.measure, found.baseline) == ("strict_MRR@5", "hybrid")
     assert found.comparisons[0].verdict == "worse"
 
@@ -100,7 +99,7 @@ def test_the_table_as_latex(runs: dict[str, Path], tmp_path: Path) -> None:
     done = invoke("datasets", *named, "--latex", tmp_path / "table.tex")
     assert done.exit_code == 0, done.output
     text = (tmp_path / "table.tex").read_text(encoding="utf-8")
-    found = library.compare_datasets({"small_docs": runs["small"], "large_docs": runs["large"]}).comparison
+    found = library.compare_datasets({"small_docs": runs["small"], "large_docs": runs["large"]})
     assert r"System & small\_docs & large\_docs & macro average \\" in text
     local, hybrid = found.systems
     assert f"local & {local.means['small_docs'].value:.4f} & {local.means['large_docs'].value:.4f}" in text

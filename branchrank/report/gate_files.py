@@ -1,0 +1,84 @@
+"""The outcome of a regression check as JUnit XML and as Markdown.
+
+The JUnit file contains one test case per predictor. The test case of a predictor that fails the check
+contains a ``failure``, and that of an undecided predictor an ``error`` of type ``undecided``. ``branchrank
+gate`` exits with code 10 if no predictor fails and at least one is undecided.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from branchrank.io.files import write_text
+from branchrank.io.printable import safe
+from branchrank.io.table import markdown_table, markdown_text, table_of
+from branchrank.measures.verdicts import Comparison
+from branchrank.runs.run_comparison import RunGate
+
+_ELEMENTS = {"fail": "failure", "undecided": "error"}
+_WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
+
+
+def write_gate(
+    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
+) -> None:
+    """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
+
+    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
+    ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    """
+    if junit is not None:
+        write_text(Path(junit), gate_junit(decided))
+    if summary is not None:
+        write_text(Path(summary), gate_summary(decided))
+
+
+def gate_junit(decided: RunGate) -> str:
+    """Return the result of the regression check as JUnit XML."""
+    outcomes = [each.outcome for each in decided.decisions.values()]
+    counts = {
+        "tests": str(len(outcomes)),
+        "failures": str(outcomes.count("fail")),
+        "errors": str(outcomes.count("undecided")),
+    }
+    suites = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "branchrank gate", **counts})
+    for predictor, each in decided.decisions.items():
+        names = {"classname": "branchrank.gate", "name": f"{safe(predictor)} {each.comparison.measure}"}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if each.outcome != "pass":
+            said = {"type": each.outcome, "message": safe(each.reason)}
+            ElementTree.SubElement(case, _ELEMENTS[each.outcome], said)
+    ElementTree.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+
+
+def gate_summary(decided: RunGate) -> str:
+    """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
+    table = table_of(
+        "",
+        decided.decisions.items(),
+        {
+            "predictor": lambda each: each[0],
+            "outcome": lambda each: _WORDS[each[1].outcome],
+            "measure": lambda each: each[1].comparison.measure,
+            "baseline": lambda each: f"{each[1].comparison.mean_a:.4f}",
+            "candidate": lambda each: f"{each[1].comparison.mean_b:.4f}",
+            "difference, interval": lambda each: _difference(each[1].comparison),
+            "questions": lambda each: str(each[1].comparison.n),
+        },
+        labels=7,
+    )
+    reasons = [
+        f"- {markdown_text(name)}: {markdown_text(each.reason)}" for name, each in decided.decisions.items()
+    ]
+    heading = f"### Search quality: {_WORDS[decided.outcome]}"
+    return "\n".join([heading, "", markdown_table(table), "", *reasons, ""])
+
+
+def _difference(compared: Comparison) -> str:
+    interval = "few pages"
+    if compared.ci_low is not None and compared.ci_high is not None:
+        interval = f"{compared.ci_low:+.4f} to {compared.ci_high:+.4f}"
+    return f"{compared.difference:+.4f}, {interval}"
