@@ -21,6 +21,7 @@ from branchrank.errors import QuestionError, UsageError
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_build import AnyPath, CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io import Closing
 from branchrank.io.progress import Notify, Progress, shown_progress
 from branchrank.questions.workspace_files import QuestionFiles
 from branchrank.records import SEED, Hit, Predictor, Retrieval
@@ -81,7 +82,7 @@ class WorkspaceQuestions(QuestionFiles):
         )
 
 
-class Workspace:
+class Workspace(Closing):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open an existing workspace with :meth:`open`, or create one with :meth:`build`. The index and the model
@@ -108,12 +109,6 @@ class Workspace:
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
         self._llm: LLMStages | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the index, the caches and the connections.

@@ -42,6 +42,7 @@ from branchrank.index.manifest import (
 )
 from branchrank.index.records_file import RecordsFile, open_tree
 from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
+from branchrank.io import Closing
 from branchrank.io.files import digest_file, digest_of, only_writer_beneath, storage_errors
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
@@ -73,7 +74,7 @@ class CheckedIndex(Record, frozen=True, kw_only=True):
     bytes: int
 
 
-class Index:
+class Index(Closing):
     """An open index, which can be used as a context manager.
 
     The index's generation is locked until the index is closed. ``is_new`` is true if the call that opened the
@@ -94,12 +95,6 @@ class Index:
         self._opened: list[ExactVectors] = []
         #: The cached chunks of each node. An ``lru_cache`` would prevent a closed index from being freed.
         self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
-
-    def __enter__(self) -> Index:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close files and connections, and release the lock on the generation."""

@@ -29,6 +29,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from branchrank.errors import RunError
+from branchrank.io import Closing
 from branchrank.io.files import NOT_JSON, atomic_writer, storage_errors
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 
@@ -234,7 +235,7 @@ def _frames(path: Path) -> Iterator[tuple[bytes, int]]:
         yield b"".join(pieces), place
 
 
-class RowLog:
+class RowLog(Closing):
     """The rows of a run in progress, in a file that this process locks until :meth:`close` is called.
 
     ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if a line is not a valid
@@ -255,12 +256,6 @@ class RowLog:
                 os.ftruncate(self._stream.fileno(), whole)
             self.rows: dict[RowKey, Row] = {row.key: row for row in _decoded(path, lines)}
             opened.pop_all()
-
-    def __enter__(self) -> RowLog:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _lock(self) -> None:
         try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -179,13 +180,7 @@ class Strings(Sequence[str]):
 
     def _bisected(self, string: str) -> int | None:
         wanted = string.encode("utf-8", "surrogatepass")
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self._bytes(self._order[middle]) < wanted:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_left(self._order, wanted, key=self._bytes)
         if low < len(self) and self._bytes(row := self._order[low]) == wanted:
             return row
         return None

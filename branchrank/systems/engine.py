@@ -34,6 +34,7 @@ import msgspec
 from branchrank.embedders.cache import EmbeddingCache, TokenCache
 from branchrank.errors import UsageError
 from branchrank.index.reader import Index
+from branchrank.io import Closing
 from branchrank.ranking.expansion import evidence, expand
 from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, group, ranked
@@ -61,7 +62,7 @@ from branchrank.systems.sources import Sources
 from branchrank.systems.token_vectors import TokenVectorSource
 
 
-class Engine:
+class Engine(Closing):
     """Runs systems over one index. A context manager, thread-safe if the memo is thread-safe.
 
     ``corpus_root`` is the folder with the documents. ``cache`` keeps query vectors for later runs, and
@@ -91,12 +92,6 @@ class Engine:
         #: The functions of the branch kinds, by the name of the method that opened them and the kind.
         self._opened: dict[tuple[str, str], Any] = {}
         self._lock = RLock()
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the resources of the branches, but not the index."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import no_notice
@@ -19,6 +20,7 @@ from branchrank.spec import Endpoint, System
 from branchrank.systems.query import Asked, Query, Trace
 
 
+@dataclass
 class LLMStages:
     """Chooses the LLM for each query. ``gateway_of`` returns the gateway to an endpoint.
 
@@ -26,16 +28,9 @@ class LLMStages:
     run's finished rows, when the run is resumed and before its latency pass.
     """
 
-    def __init__(
-        self,
-        gateway_of: Callable[[Endpoint], Gateway] | None = None,
-        *,
-        seed: int = SEED,
-        keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
-    ) -> None:
-        self.gateway_of = gateway_of
-        self.seed = seed
-        self.keep_failures = keep_failures
+    gateway_of: Callable[[Endpoint], Gateway] | None = None
+    seed: int = field(default=SEED, kw_only=True)
+    keep_failures: Callable[[Iterable[LLMCall]], None] = field(default=lambda calls: None, kw_only=True)
 
     def asked(self, system: System, query: Query, k: int) -> Asked:
         """Return one query of one system, with the system's LLM and an empty trace."""

@@ -52,7 +52,7 @@ def tree_search(
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical
     if llm is not None and settings.steps_by == "llm":
-        chooser = LLMChooser(tree, query, settings, llm=llm, subtree_scores=subtree_scores, context=context)
+        chooser = LLMChooser(tree, query, settings, llm, subtree_scores, context)
     steps = walk(tree, settings, chooser)
     trace.fallbacks += [f"tree step {n}: {step.fallback}" for n, step in enumerate(steps, 1) if step.fallback]
     if chooser is not lexical and not visited(tree, steps):

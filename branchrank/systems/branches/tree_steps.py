@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
@@ -58,12 +59,12 @@ class Chooser(Protocol):
     def __call__(self, children: Sequence[Node], step: int) -> TreeStep: ...
 
 
+@dataclass
 class LexicalChooser:
     """Picks the children whose subtrees have the best lexical scores. A child that scores 0 is not picked."""
 
-    def __init__(self, beam: int, subtree_scores: Scorer) -> None:
-        self.beam = beam
-        self.subtree_scores = subtree_scores
+    beam: int
+    subtree_scores: Scorer
 
     def __call__(self, children: Sequence[Node], step: int) -> TreeStep:
         scores = self.subtree_scores(children)
@@ -71,28 +72,21 @@ class LexicalChooser:
         return TreeStep(shown=(tuple(scores),), picked=picked, by="lexical")
 
 
+@dataclass
 class LLMChooser:
     """Picks children with an LLM. Create one chooser per query, because a chooser counts its LLM calls."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        query: str,
-        settings: TreeSearch,
-        *,
-        llm: Gateway,
-        subtree_scores: Scorer,
-        context: CallContext,
-    ) -> None:
-        self.tree = tree
-        self.query = query
-        self.settings = settings
-        self.llm = llm
-        self.context = context
-        self.subtree_scores = subtree_scores
-        self.lexical = LexicalChooser(settings.beam, subtree_scores)
-        self.calls_left = settings.max_steps
-        self._budget = CONTEXT_TOKENS - llm.max_tokens
+    tree: Tree
+    query: str
+    settings: TreeSearch
+    llm: Gateway
+    subtree_scores: Scorer
+    context: CallContext
+
+    def __post_init__(self) -> None:
+        self.lexical = LexicalChooser(self.settings.beam, self.subtree_scores)
+        self.calls_left = self.settings.max_steps
+        self._budget = CONTEXT_TOKENS - self.llm.max_tokens
 
     def __call__(self, children: Sequence[Node], step: int) -> TreeStep:
         if self.calls_left < 1:
