@@ -47,10 +47,10 @@ from tree_search import ENTRY, Gold, chance, known_gold, oracle
 from branchrank import Run, System, Workspace
 from branchrank.errors import ReplayError
 from branchrank.io.files import digest_file
-from branchrank.llm.cassette import Cassette, KeptCall, Recorded
+from branchrank.llm.cassette import Cassette, KeptCall
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
-from branchrank.llm.request import LLMReply, Usage, estimate_tokens
+from branchrank.llm.request import CallResult, LLMReply, Usage, estimate_tokens
 from branchrank.questions.question_files import load_questions
 from branchrank.report.drawing import draw, standalone
 from branchrank.report.result import rates_plot
@@ -160,7 +160,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
         return [msgspec.structs.replace(call, recorded=bare(call)) for call in opened.calls()]
 
 
-def bare(call: KeptCall) -> Recorded:
+def bare(call: KeptCall) -> CallResult:
     """Return a call's outcome, with the LLM's reply reduced to its labels.
 
     A replay reads only the labels in a reply, so a replay's results do not depend on the rest of the text.
@@ -176,7 +176,7 @@ def bare(call: KeptCall) -> Recorded:
         latency_ms=round(recorded.reply.latency_ms) if call.model == MODEL else 0,
         attempt=recorded.reply.attempt,
     )
-    return Recorded(reply=reply, outcome=recorded.outcome)
+    return CallResult(reply=reply, outcome=recorded.outcome)
 
 
 def line(call: KeptCall) -> bytes:
@@ -194,7 +194,7 @@ def read_call(text: bytes) -> KeptCall:
     usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reported=True)
     said = json.dumps({"ids": labels.split()}) if outcome == "ok" else ""
     reply = LLMReply(text=said, usage=usage, latency_ms=ms, attempt=attempt)
-    recorded = Recorded(reply=reply, outcome=outcome)
+    recorded = CallResult(reply=reply, outcome=outcome)
     return KeptCall(key=key, model=model, question=question, stage=stage, recorded=recorded)
 
 

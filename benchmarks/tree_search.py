@@ -47,7 +47,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals_by
 from branchrank.llm.prompts import excerpt
-from branchrank.llm.request import LLMReply, LLMRequest, Usage, estimate_tokens
+from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Usage, estimate_tokens
 from branchrank.llm.session import LLMSession
 from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
@@ -91,7 +91,7 @@ class Scripted:
         self.cpu = 0.0
         self._lock = threading.Lock()
 
-    def complete(self, request: LLMRequest) -> LLMReply:
+    def complete(self, request: LLMRequest) -> CallResult:
         """Reply with the labels that ``rule`` selects from the entries in the prompt."""
         started = time.thread_time()
         shown = dict(ENTRY.findall(request.messages[-1].content))
@@ -102,7 +102,7 @@ class Scripted:
         usage = Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
         with self._lock:
             self.cpu += time.thread_time() - started
-        return LLMReply(text=text, usage=usage)
+        return CallResult(reply=LLMReply(text=text, usage=usage))
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:

@@ -28,10 +28,11 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import ArtifactError, StorageError
+from branchrank.io import Closing
 from branchrank.io.files import NOT_JSON, digest_of
 from branchrank.io.key_values import Database, Layout, RedisValues
 from branchrank.io.progress import Notify
-from branchrank.llm.request import LLMReply, LLMRequest
+from branchrank.llm.request import CallResult, LLMRequest
 from branchrank.records import Record
 
 _LAYOUT = Layout(
@@ -51,13 +52,6 @@ _NEIGHBORS = 200
 _SHOWN = 100
 
 
-class Recorded(Record, frozen=True, kw_only=True):
-    """The reply to a call. ``outcome`` is ``"ok"`` or the reason why the call failed."""
-
-    reply: LLMReply
-    outcome: str = "ok"
-
-
 class KeptCall(Record, frozen=True, kw_only=True):
     """A recorded call without its prompt, identified by its key."""
 
@@ -65,10 +59,10 @@ class KeptCall(Record, frozen=True, kw_only=True):
     stage: str
     question: str
     model: str
-    recorded: Recorded
+    recorded: CallResult
 
 
-class Cassette:
+class Cassette(Closing):
     """An open cassette. Thread-safe. :meth:`close` merges SQLite's write-ahead log into the file.
 
     Raises :class:`ArtifactError` if the file is damaged or is not a cassette. Raises :class:`ArtifactError`
@@ -99,24 +93,18 @@ class Cassette:
         with self._guarded():
             self._database = Database(path, _LAYOUT, root=root, readonly=readonly)
 
-    def __enter__(self) -> Cassette:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def __len__(self) -> int:
         return int(self._rows("SELECT count(*) FROM calls")[0][0])
 
-    def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
+    def get(self, request: LLMRequest, model: str, endpoint: str = "") -> CallResult | None:
         """Return the recorded outcome of a call, or ``None`` if the call's row is missing or damaged."""
         rows = self._rows(f"{_ALL} WHERE key = ?", call_key(request, model, endpoint))
         return _intact(rows[0]) if rows else None
 
-    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
+    def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str = "") -> None:
         """Store one call on disk."""
         content = _json(_addressed(request, model, endpoint))
-        labels = (request.stage, request.context.question_id, content, _json(recorded))
+        labels = (request.stage, request.context.question_id, content, _stored(recorded))
         self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
@@ -140,7 +128,7 @@ class Cassette:
         """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
         self._put(
             [
-                (call.key, call.stage, call.question, _json({"model": call.model}), _json(call.recorded))
+                (call.key, call.stage, call.question, _json({"model": call.model}), _stored(call.recorded))
                 for call in calls
             ]
         )
@@ -214,15 +202,15 @@ class RedisDecisions:
         """Close the connections."""
         self._values.close()
 
-    def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
+    def get(self, request: LLMRequest, model: str, endpoint: str) -> CallResult | None:
         """Return a call's cached outcome, or ``None`` if the value in Redis is missing or damaged."""
         key = call_key(request, model, endpoint)
         content = self._values.get_many([key]).get(key)
         return None if content is None else _recorded(content)
 
-    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
+    def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str) -> None:
         """Cache one call until it expires."""
-        content = self._redact(_json(recorded)).encode()
+        content = self._redact(_stored(recorded)).encode()
         self._values.put_many({call_key(request, model, endpoint): content})
 
 
@@ -245,20 +233,24 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
+def _stored(result: CallResult) -> str:
+    return _json({"reply": result.reply, "outcome": result.outcome})
+
+
 def _checksum(fields: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
-def _intact(row: tuple[Any, ...]) -> Recorded | None:
+def _intact(row: tuple[Any, ...]) -> CallResult | None:
     """Return the outcome stored in a row, or ``None`` if the row is damaged."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
     return _recorded(row[4])
 
 
-def _recorded(content: str | bytes) -> Recorded | None:
+def _recorded(content: str | bytes) -> CallResult | None:
     try:
-        return msgspec.json.decode(content, type=Recorded)
+        return msgspec.json.decode(content, type=CallResult)
     except NOT_JSON:
         return None
 

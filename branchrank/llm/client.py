@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from branchrank.errors import LLMError
+from branchrank.io import Closing
 from branchrank.io.environment import preserved_random_state
 from branchrank.io.files import NOT_JSON
 from branchrank.io.keys import Endpoint
@@ -31,7 +32,7 @@ from branchrank.llm.ledger import Budget
 from branchrank.llm.request import (
     INTERRUPTED,
     BudgetError,
-    CallFailedError,
+    CallResult,
     LLMReply,
     LLMRequest,
     Usage,
@@ -60,12 +61,8 @@ class LLM(Protocol):
 
     model: str
 
-    def complete(self, request: LLMRequest) -> LLMReply:
-        """Answer one request.
-
-        Raises :class:`CallFailedError` if there is no usable reply, and :class:`BudgetError` if the budget is
-        spent.
-        """
+    def complete(self, request: LLMRequest) -> CallResult:
+        """Answer one request. Raises :class:`BudgetError` if the budget is spent."""
         ...
 
 
@@ -78,7 +75,7 @@ class Response(NamedTuple):
     fault: str = ""
 
 
-class ChatClient:
+class ChatClient(Closing):
     """Calls one model at one endpoint. Thread-safe. Call :meth:`close` after the last call."""
 
     def __init__(
@@ -115,32 +112,22 @@ class ChatClient:
     def __repr__(self) -> str:
         return f"ChatClient({self.endpoint!r}, model={self.model!r})"
 
-    def __enter__(self) -> ChatClient:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def complete(self, request: LLMRequest) -> LLMReply:
+    def complete(self, request: LLMRequest) -> CallResult:
         """Answer one request within the deadline.
 
-        Raises :class:`CallFailedError` if there is no usable reply, and :class:`BudgetError` if the budget is
-        spent before the first attempt.
+        Raises :class:`BudgetError` if the budget is spent before the first attempt.
         """
         interrupted = threading.Event()
         with self._slots:
             started = time.monotonic()
             self._running.add(interrupted)
             try:
-                outcome = self._attempts(request, started + self.settings.deadline_s, interrupted)
+                found = self._attempts(request, started + self.settings.deadline_s, interrupted)
             finally:
                 self._running.discard(interrupted)
             latency_ms = round((time.monotonic() - started) * 1000, 3)
-        if isinstance(outcome, LLMReply):
-            return msgspec.structs.replace(outcome, latency_ms=latency_ms)
-        if isinstance(outcome, CallFailedError):
-            outcome.latency_ms = latency_ms
-        raise outcome
+        reply = msgspec.structs.replace(found.reply, latency_ms=latency_ms)
+        return msgspec.structs.replace(found, reply=reply)
 
     def probe(self) -> tuple[str, ...]:
         """Return the names of the endpoint's models, or an empty tuple if the endpoint lists no models.
@@ -181,50 +168,48 @@ class ChatClient:
         self._http.close()
         self._end_guard()
 
-    def _attempts(
-        self, request: LLMRequest, deadline: float, interrupted: threading.Event
-    ) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply, or the error if the call fails or exceeds the deadline."""
-        # Errors are returned, not raised, because a raised error would be chained to the original exception,
-        # which could contain an API key.
+    def _attempts(self, request: LLMRequest, deadline: float, interrupted: threading.Event) -> CallResult:
+        """Return the reply, or the failure if the call fails or exceeds the deadline."""
         asked = self._format if request.schema is not None else "plain"
-        failure: CallFailedError | None = None
+        failure: CallResult | None = None
         attempt = retries = 0
         while True:
             try:
                 self.budget.reserve(request.prompt_tokens)
-            except BudgetError as spent:
+            except BudgetError:
                 # If the budget does not allow a retry, return the previous failure, so that the run
                 # continues.
-                return failure or spent
+                if failure is None:
+                    raise
+                return failure
             attempt += 1
             left = max(0.001, deadline - time.monotonic())
             response = self._sent("POST", "/chat/completions", left, self._body(request, asked))
             if interrupted.is_set():
-                return CallFailedError(INTERRUPTED)
+                return _failed(INTERRUPTED)
             if response.fault == "timeout":
                 # The server may have read the prompt, so the prompt's estimated tokens count as spent.
                 usage = Usage(prompt_tokens=request.prompt_tokens)
-                return CallFailedError("timeout", usage=usage, attempt=attempt)
-            outcome = read_completion(response, request, attempt, self._redact)
-            spent_tokens = outcome.usage.prompt_tokens + outcome.usage.completion_tokens
-            self.budget.settle(request.prompt_tokens, spent_tokens)
-            if isinstance(outcome, LLMReply):
+                return _failed("timeout", usage=usage, attempt=attempt)
+            found = read_completion(response, request, attempt, self._redact)
+            usage = found.reply.usage
+            self.budget.settle(request.prompt_tokens, usage.prompt_tokens + usage.completion_tokens)
+            if found.outcome == "ok":
                 if request.schema is not None:
                     self._format, self._format_known = asked, True
-                return outcome
-            failure = outcome
-            if self._may_degrade(response.status, failure.reason) and asked != "plain":
+                return found
+            failure = found
+            if self._may_degrade(response.status, failure.outcome) and asked != "plain":
                 asked = _FORMATS[_FORMATS.index(asked) + 1]
                 continue
             wait = self._first_wait_s * 2**retries if response.retry_after is None else response.retry_after
-            lost = response.status in _RETRIED or failure.reason == "connection"
+            lost = response.status in _RETRIED or failure.outcome == "connection"
             in_time = time.monotonic() + wait < deadline
             if not (lost and in_time and retries < self.settings.retries and self.budget.take_retry()):
                 return failure
             retries += 1
             if interrupted.wait(wait):
-                return CallFailedError(INTERRUPTED)
+                return _failed(INTERRUPTED)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
         """Return whether an error can mean that the server does not support the requested reply format."""
@@ -270,18 +255,18 @@ class ChatClient:
 
 def read_completion(
     response: Response, request: LLMRequest, attempt: int, redact: Callable[[str], str]
-) -> LLMReply | CallFailedError:
+) -> CallResult:
     """Convert an HTTP response, which may deviate from the API's format, to a reply or a failure."""
     status, body, _, fault = response
     if status != 200:
         text = redact(body.decode("utf-8", "replace"))
         overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
         reason = "context overflow" if overflow else fault or f"http {status}"
-        return CallFailedError(reason, _one_line(text), attempt=attempt)
+        return _failed(reason, _one_line(text), attempt=attempt)
     try:
         answer = msgspec.json.decode(body)
     except NOT_JSON:
-        return CallFailedError("malformed response", attempt=attempt)
+        return _failed("malformed response", attempt=attempt)
     choices = _at(answer, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     text = _at(choice, "message", "content")
@@ -290,15 +275,22 @@ def read_completion(
     logprobs = _logprobs(_at(choice, "logprobs", "content"), redact)
     reason = _unusable(choice, "logprobs" if logprobs else text)
     if reason:
-        return CallFailedError(reason, usage=usage, attempt=attempt)
+        return _failed(reason, usage=usage, attempt=attempt)
     model = _at(answer, "model")
-    return LLMReply(
+    reply = LLMReply(
         text=text,
         usage=usage,
         model=redact(model) if isinstance(model, str) else "",
         logprobs=logprobs,
         attempt=attempt,
     )
+    return CallResult(reply=reply)
+
+
+def _failed(reason: str, detail: str = "", *, usage: Usage | None = None, attempt: int = 1) -> CallResult:
+    message = f"the LLM call failed: {reason}" + (f" ({detail})" if detail else "")
+    reply = LLMReply(text="", usage=usage or Usage(), attempt=attempt)
+    return CallResult(reply=reply, outcome=reason, detail=message)
 
 
 def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:

@@ -23,12 +23,12 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from branchrank.errors import ReplayError
-from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
+from branchrank.llm.cassette import Cassette, DecisionCache, call_key
 from branchrank.llm.client import LLM
 from branchrank.llm.ledger import Ledger
 from branchrank.llm.request import (
     INTERRUPTED,
-    CallFailedError,
+    CallResult,
     LLMReply,
     LLMRequest,
     ReplyError,
@@ -94,7 +94,6 @@ class Gateway:
         budget is spent, and :class:`ReplayError` if a replay's cassette does not contain the call.
         """
         value: T | None = None
-        detail = ""
         # The second of two identical calls waits, so that the cache can answer it.
         with self._turns.setdefault(call_key(request, self.model), threading.Lock()):
             recorded = self._replayed(request)
@@ -102,18 +101,18 @@ class Gateway:
             recorded = recorded or self._cached(request)
             known = recorded is not None
             if recorded is None:
-                recorded, detail = self._failed_before(request) or self._asked(request)
+                assert self._llm is not None  # in a replay, a missing call is an error
+                recorded = self._failed_before(request) or self._llm.complete(request)
             if recorded.outcome == "ok":
                 try:
                     value = read(recorded.reply)
                 except ReplyError as error:
-                    detail = error.message
-                    recorded = msgspec.structs.replace(recorded, outcome=error.reason)
+                    recorded = msgspec.structs.replace(recorded, outcome=error.reason, detail=error.message)
             if not known:
                 self._remember(request, recorded)
         call = _row(request, self.model, recorded, replayed=replayed)
         self.ledger.add(call)
-        return Answer(value, call, detail)
+        return Answer(value, call, recorded.detail)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
         """Make independent calls concurrently. Return the answers in the order of the calls."""
@@ -141,7 +140,7 @@ class Gateway:
         if cut is not None:
             cut()
 
-    def _replayed(self, request: LLMRequest) -> Recorded | None:
+    def _replayed(self, request: LLMRequest) -> CallResult | None:
         """Return the call's outcome from the cassette, or ``None`` if the call must be made."""
         if self._cassette is None:
             return None
@@ -155,7 +154,7 @@ class Gateway:
             return found
         return None
 
-    def _cached(self, request: LLMRequest) -> Recorded | None:
+    def _cached(self, request: LLMRequest) -> CallResult | None:
         """Return a cached successful outcome, or ``None``. The outcome is also written to the cassette."""
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
@@ -166,7 +165,7 @@ class Gateway:
             self._cassette.put(request, self.model, found)
         return found
 
-    def _failed_before(self, request: LLMRequest) -> tuple[Recorded, str] | None:
+    def _failed_before(self, request: LLMRequest) -> CallResult | None:
         """Return the outcome of a failed call that :meth:`keep_failures` was given, or ``None``."""
         context = request.context
         label = (context.predictor, context.question_id, request.stage, context.repeat)
@@ -177,18 +176,9 @@ class Gateway:
         reply = LLMReply(
             text="", usage=usage, latency_ms=call.latency_ms, served_by="cache", attempt=call.attempt
         )
-        return Recorded(reply=reply, outcome=call.outcome), ""
+        return CallResult(reply=reply, outcome=call.outcome)
 
-    def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Call the server, and return the call's outcome and an error message (empty on success)."""
-        assert self._llm is not None
-        try:
-            return Recorded(reply=self._llm.complete(request)), ""
-        except CallFailedError as error:
-            reply = LLMReply(text="", usage=error.usage, latency_ms=error.latency_ms, attempt=error.attempt)
-            return Recorded(reply=reply, outcome=error.reason), error.message
-
-    def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
+    def _remember(self, request: LLMRequest, recorded: CallResult) -> None:
         """Store the outcome of a call to the server. A failure is stored only in the cassette."""
         if recorded.outcome == INTERRUPTED:
             return
@@ -199,7 +189,7 @@ class Gateway:
         if self._cache is not None and recorded.outcome == "ok":
             self._cache.put(request, self.model, recorded, self._endpoint)
 
-    def _missing(self, request: LLMRequest, cassette: Cassette) -> Recorded:
+    def _missing(self, request: LLMRequest, cassette: Cassette) -> CallResult:
         context = request.context
         raise ReplayError(
             f"the cassette {cassette.path} has no call for question {context.question_id or '(none)'!r}, "
@@ -209,7 +199,7 @@ class Gateway:
         )
 
 
-def _row(request: LLMRequest, model: str, recorded: Recorded, *, replayed: bool) -> LLMCall:
+def _row(request: LLMRequest, model: str, recorded: CallResult, *, replayed: bool) -> LLMCall:
     reply, context = recorded.reply, request.context
     return LLMCall(
         predictor=context.predictor,

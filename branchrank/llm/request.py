@@ -108,28 +108,17 @@ class LLMReply(Record, frozen=True, kw_only=True):
     attempt: int = 1
 
 
-class CallFailedError(LLMError):
-    """Error for an LLM call without a usable reply.
+class CallResult(Record, frozen=True, kw_only=True):
+    """The reply to a call. ``outcome`` is ``"ok"`` or the reason why the call failed.
 
-    ``reason`` is a short fixed text, such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, that is
-    stored in the ledger. The error's message may also contain the server's message, with all API keys
-    removed.
+    The reason is a short fixed text, such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, that is
+    stored in the ledger. The reply of a failed call is empty. ``detail`` is an error message that may contain
+    the server's message, with all API keys removed. It is not stored.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        detail: str = "",
-        *,
-        usage: Usage = Usage(),  # noqa: B008  (a frozen record)
-        attempt: int = 1,
-        latency_ms: float = 0.0,
-    ) -> None:
-        super().__init__(f"the LLM call failed: {reason}" + (f" ({detail})" if detail else ""))
-        self.reason = reason
-        self.usage = usage
-        self.attempt = attempt
-        self.latency_ms = latency_ms
+    reply: LLMReply
+    outcome: str = "ok"
+    detail: str = ""
 
 
 class ReplyError(LLMError):

@@ -20,6 +20,7 @@ from branchrank.errors import ArtifactError, LLMError, UsageError
 from branchrank.execution import Executor
 from branchrank.execution.executors import InProcess, check_engine, open_executor
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io import Closing
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, environment_secrets
 from branchrank.io.progress import Notify, no_notice
@@ -37,7 +38,7 @@ T = TypeVar("T")
 UNKNOWN_MODEL = "unknown"
 
 
-class LLMSession:
+class LLMSession(Closing):
     """A context manager that opens gateways with a shared budget, ledger and decision cache.
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
@@ -92,12 +93,6 @@ class LLMSession:
                     self._cache = Cassette(cache_path, redact=self.redact, root=cache_path.parents[2])
                 opened.callback(self._cache.close)
             self._open = opened.pop_all()
-
-    def __enter__(self) -> LLMSession:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
         """Check that a model's endpoint answers, and return the gateway to the model.

@@ -19,10 +19,10 @@ import pytest
 
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.io import key_values
-from branchrank.llm.cassette import Cassette, Recorded, call_key
-from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, Usage
+from branchrank.llm.cassette import Cassette, call_key
+from branchrank.llm.request import CallContext, CallResult, LLMReply, LLMRequest, Message, Usage
 
-RECORDED = Recorded(
+RECORDED = CallResult(
     reply=LLMReply(
         text='{"ids": ["s01"]}\u202e',
         usage=Usage(prompt_tokens=10, completion_tokens=2, cached_tokens=1, reported=True),
@@ -180,12 +180,12 @@ def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
         """
         import os, signal, sys
         from pathlib import Path
-        from branchrank.llm.cassette import Cassette, Recorded
-        from branchrank.llm.request import LLMReply, LLMRequest, Message
+        from branchrank.llm.cassette import Cassette
+        from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
         cassette = Cassette(Path(sys.argv[1]))
         for number in range(5):
             request = LLMRequest(stage="s", messages=(Message(role="user", content=str(number)),))
-            cassette.put(request, "m", Recorded(reply=LLMReply(text=str(number))))
+            cassette.put(request, "m", CallResult(reply=LLMReply(text=str(number))))
         os.kill(os.getpid(), signal.SIGKILL)
         """
     )

@@ -14,7 +14,7 @@ from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 from branchrank.errors import LLMError
 from branchrank.io.keys import Endpoint
 from branchrank.llm.client import ChatClient
-from branchrank.llm.request import BudgetError, CallContext, CallFailedError, LLMRequest, Message
+from branchrank.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message
 from branchrank.settings import LLMSettings
 
 SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}
@@ -51,16 +51,16 @@ def always(action: Action) -> Script:
     return lambda chat, number: action
 
 
-def failure(client: ChatClient, **fields: Any) -> CallFailedError:
-    with pytest.raises(CallFailedError) as caught:
-        client.complete(request(**fields))
-    return caught.value
+def failure(client: ChatClient, **fields: Any) -> CallResult:
+    found = client.complete(request(**fields))
+    assert found.outcome != "ok"
+    return found
 
 
 def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
     usage = scripted.USAGE | {"prompt_tokens_details": {"cached_tokens": 40}}
     server, client = serve(always(scripted.say("hi", usage=usage)))
-    reply = client.complete(request(schema=SCHEMA, context=CallContext(seed=7, repeat=2)))
+    reply = client.complete(request(schema=SCHEMA, context=CallContext(seed=7, repeat=2))).reply
     assert reply.text == "hi"
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens) == (
         100,
@@ -80,7 +80,7 @@ def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
 )
 def test_missing_or_absurd_usage_is_estimated_and_marked(serve: Call, usage: Any) -> None:
     _, client = serve(always(scripted.say("four words of reply", usage=usage)))
-    found = client.complete(request()).usage
+    found = client.complete(request()).reply.usage
     assert not found.reported
     assert found.prompt_tokens == request().prompt_tokens
     assert found.completion_tokens > 0
@@ -91,7 +91,7 @@ def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
     server, client = serve(
         lambda chat, n: scripted.fail(status, retry_after="0.01") if n < 3 else scripted.say("ok")
     )
-    assert client.complete(request()).attempt == 3
+    assert client.complete(request()).reply.attempt == 3
     assert client.budget.calls == 3
     assert len(server.requests) == 3
 
@@ -99,13 +99,13 @@ def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
 @pytest.mark.parametrize("status", [400, 401, 404, 307])
 def test_permanent_errors_are_not_retried(serve: Call, status: int) -> None:
     server, client = serve(always(scripted.fail(status, location="http://127.0.0.1:9/elsewhere")))
-    assert failure(client).reason == f"http {status}"
+    assert failure(client).outcome == f"http {status}"
     assert len(server.requests) == 1
 
 
 def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
     server, client = serve(always(Action(drop=True)))
-    assert failure(client).reason == "connection"
+    assert failure(client).outcome == "connection"
     assert len(server.requests) == 3
 
 
@@ -122,21 +122,21 @@ def test_no_call_exceeds_the_deadline(serve: Call, action: Action) -> None:
     _, client = serve(always(action), deadline_s=0.4, retries=10)
     started = time.monotonic()
     error = failure(client)
-    assert error.reason in ("timeout", "http 429")
-    assert error.latency_ms <= (time.monotonic() - started) * 1000
-    assert error.latency_ms < 4000  # ten times the deadline: the drip alone would take 10 s
+    assert error.outcome in ("timeout", "http 429")
+    assert error.reply.latency_ms <= (time.monotonic() - started) * 1000
+    assert error.reply.latency_ms < 4000  # ten times the deadline: the drip alone would take 10 s
 
 
 def test_a_wait_past_the_deadline_fails_at_once(serve: Call) -> None:
     server, client = serve(always(scripted.fail(429, retry_after="3600")), deadline_s=30.0)
-    assert failure(client).reason == "http 429"
+    assert failure(client).outcome == "http 429"
     assert len(server.requests) == 1
 
 
 def test_the_run_has_one_retry_budget(serve: Call) -> None:
     server, client = serve(always(scripted.fail(429, retry_after="0")), retries=10, retry_budget=4)
     for _ in range(5):
-        assert failure(client).reason == "http 429"
+        assert failure(client).outcome == "http 429"
     assert len(server.requests) == 5 + 4
 
 
@@ -158,7 +158,7 @@ def test_the_run_has_one_retry_budget(serve: Call) -> None:
 )
 def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Action, reason: str) -> None:
     server, client = serve(always(action))
-    assert failure(client).reason == reason
+    assert failure(client).outcome == reason
     assert len(server.requests) == 1
 
 
@@ -167,8 +167,8 @@ def test_the_client_remembers_the_supported_response_format(serve: Call) -> None
         return scripted.say("{}") if chat.format == "plain" else scripted.fail(400, "response_format")
 
     server, client = serve(script)
-    assert client.complete(request(schema=SCHEMA)).attempt == 3
-    assert client.complete(request(schema=SCHEMA)).attempt == 1
+    assert client.complete(request(schema=SCHEMA)).reply.attempt == 3
+    assert client.complete(request(schema=SCHEMA)).reply.attempt == 1
     assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
 
 
@@ -215,13 +215,13 @@ def test_concurrency_is_bounded(serve: Call) -> None:
 
 def test_cancel_interrupts_a_call(serve: Call) -> None:
     server, client = serve(always(Action(silent_s=30.0)), deadline_s=30.0)
-    caught: list[CallFailedError] = []
+    caught: list[CallResult] = []
     thread = threading.Thread(target=lambda: caught.append(failure(client)))
     thread.start()
     scripted.wait_until(lambda: bool(server.requests))
     client.cancel()
     thread.join(5)
-    assert caught[0].reason == "interrupted"
+    assert caught[0].outcome == "interrupted"
 
 
 def test_no_header_from_the_environment_is_sent(serve: Call, monkeypatch: pytest.MonkeyPatch) -> None:

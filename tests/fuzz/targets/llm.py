@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from branchrank.io.http import retry_after
-from branchrank.llm.cassette import Recorded
 from branchrank.llm.client import Response, read_completion
 from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
-from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Message, ReplyError
+from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message, ReplyError
 from branchrank.questions.generation import _read as read_drafts
 from branchrank.questions.labels import CHOICES, read_label
 from fuzz.target import Target, require, seeds
@@ -54,14 +53,13 @@ COMPLETION = msgspec.json.encode(
 def completion(content: bytes) -> None:
     """An answer of the endpoint is a reply or a failure, and a reply can be stored and read back."""
     for status in (200, 429, 500):
-        found = read_completion(Response(status, content), REQUEST, 1, lambda text: text)
-        if isinstance(found, CallFailedError):
-            found.usage  # noqa: B018
+        recorded = read_completion(Response(status, content), REQUEST, 1, lambda text: text)
+        if recorded.outcome != "ok":
             continue
+        found = recorded.reply
         require(found.usage.cached_tokens <= found.usage.prompt_tokens, "more cached tokens than tokens")
-        recorded = Recorded(reply=found)
         stored = msgspec.json.encode(recorded)
-        require(msgspec.json.decode(stored, type=Recorded) == recorded, "the reply changed")
+        require(msgspec.json.decode(stored, type=CallResult) == recorded, "the reply changed")
         reply(found.text.encode("utf-8", "surrogatepass"))
         if found.logprobs and found.logprobs[0]:
             require(math.isfinite(_probability(found)), "a probability that is not finite")

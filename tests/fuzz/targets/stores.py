@@ -12,8 +12,8 @@ import numpy as np
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import cache_keys, open_cache
 from branchrank.errors import ArtifactError
-from branchrank.llm.cassette import Cassette, Recorded
-from branchrank.llm.request import LLMReply, LLMRequest, Message
+from branchrank.llm.cassette import Cassette
+from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
 from branchrank.ranking.maxsim import TokenVectors
 from branchrank.stores.qdrant_existing import read_pickled
 from branchrank.stores.vectors import TokenFile, load_vectors, save_token_vectors, save_vectors
@@ -34,8 +34,8 @@ def _cassette() -> tuple[bytes, ...]:
         for number in range(3):
             reply = LLMReply(text=f'["c{number}"]', latency_ms=3.5, model=MODEL)
             request = LLMRequest(stage="rerank", messages=(Message(role="user", content=f"q{number}"),))
-            made.put(request, MODEL, Recorded(reply=reply))
-        made.put(REQUEST, MODEL, Recorded(reply=LLMReply(text='["c1"]')))
+            made.put(request, MODEL, CallResult(reply=reply))
+        made.put(REQUEST, MODEL, CallResult(reply=LLMReply(text='["c1"]')))
     return _closed(path)
 
 
