@@ -16,7 +16,7 @@ from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
 from branchrank.runs.timings import Timing
-from branchrank.runs.warnings import total_failures
+from branchrank.runs.warnings import failures
 from branchrank.settings import arguments
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class Run:
     @property
     def failed(self) -> tuple[str, ...]:
         """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
-        return tuple(total_failures(self.data.rows, self.data.record.predictors))
+        found = failures(self.data.rows, self.data.record.predictors)
+        return tuple(failure.text for failure in found if failure.is_total)
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -56,19 +56,16 @@ def run_and_report(
 
 
 def report_run(run: branchrank.Run, show: Callable[[], object]) -> None:
-    """Print the failed predictors, call ``show``, and print the paths of the reports.
+    """Call ``show``, and print the paths of the reports.
 
     Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed.
     """
-    for line in run.failed:
-        click.secho(f"failed: {safe(line)}", fg="red", err=True)
     show()
     report = shown_path(run.directory / "report.md")
     click.echo(f"report: {report}, report.html")
     if run.failed:
         raise FailedRunError(
-            "ignore the results of these predictors, because all their queries or LLM calls failed: "
-            + ", ".join(line.partition(":")[0] for line in run.failed),
+            "\n".join(("ignore the results of these predictors:", *run.failed)),
             remedy=f"read the errors in {report}, fix the cause and run the command again",
         )
 

@@ -16,8 +16,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -27,6 +26,7 @@ from branchrank.report.blocks import Callout
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
+from branchrank.runs.warnings import failures
 from branchrank.runs.words import (
     change,
     interval,
@@ -61,27 +61,12 @@ def cautions(run: RunData) -> list[str]:
             "Scores on questions used for tuning can overstate a system's quality."
         )
     found += run.record.warnings
-    return sorted(found, key=lambda text: _concerns(text, run.predictors)) + list(_failures(run))
+    found += (failure.text for failure in failures(run.rows, run.record.predictors))
+    return sorted(found, key=lambda text: _concerns(text, run.predictors))
 
 
 def _concerns(caution: str, predictors: Sequence[str]) -> bool:
     return caution.startswith(tuple(f"{name}: " for name in predictors))
-
-
-def _failures(run: RunData) -> Iterator[str]:
-    """Yield a warning for each predictor with failed queries or fallbacks, with the most common reasons."""
-    for row in run.summary_rows:
-        rows, parts = run.scores.rows(row.predictor), []
-        if row.failures:
-            [(error, _)] = Counter(each.error for each in rows if each.error).most_common(1)
-            miss = "counts as a miss" if row.failures == 1 else "count as misses"
-            failed = f"{row.failures} of {plural(len(rows), 'query')} failed"
-            parts.append(f"{failed} and {miss}, most often with: {error}")
-        if row.fallbacks:
-            [(reason, _)] = Counter(each for row in rows for each in row.fallbacks).most_common(1)
-            parts.append(f"{row.fallbacks} of {len(rows)} answers fell back ({reason})")
-        if parts:
-            yield f"{row.predictor}: {'; '.join(parts)}"
 
 
 def about(run: RunData, *predictors: str) -> list[str]:

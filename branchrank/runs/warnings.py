@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
+from branchrank.runs.words import plural
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.systems.branches import label
 
@@ -18,29 +20,46 @@ DEEPEST = 5
 
 
 def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return all warnings about a run's scores on ``questions``."""
+    """Return the warnings about a run's scores on ``questions``, except those of :func:`failures`."""
     return (
         *examples(questions),
         *labeled_by_llm(questions),
-        *total_failures(rows, run.predictors),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
-        *lost_llms(rows, run.predictors),
     )
 
 
-def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[str]:
-    """Yield a warning for each predictor whose queries or LLM calls all failed."""
+class Failure(NamedTuple):
+    """A warning about a predictor. ``is_total`` means that all its queries or all its LLM calls failed."""
+
+    text: str
+    is_total: bool
+
+
+def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[Failure]:
+    """Yield one warning for each predictor with failed queries, failed LLM calls or fallbacks."""
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
+        errors = [row.error for row in own if row.status == "failed"]
         calls = [call.outcome for row in own for call in row.calls]
-        if own and all(row.status == "failed" for row in own):
-            what, reasons = f"{len(own)} queries", [row.error for row in own]
-        elif calls and "ok" not in calls:
-            what, reasons = f"{len(calls)} LLM calls", list(map(str, calls))
-        else:
-            continue
-        yield f"{predictor.name}: all {what} failed, most often with {_commonest(reasons)!r}"
+        fallen = [row for row in own if row.fallbacks]
+        no_answer, no_reply = len(errors) == len(own) > 0, bool(calls) and "ok" not in calls
+        parts = []
+        if no_answer:
+            parts.append(f"all {plural(len(own), 'query')} failed, most often with {_commonest(errors)!r}")
+        elif errors:
+            counts = "counts as a miss" if len(errors) == 1 else "count as misses"
+            failed = f"{len(errors)} of {plural(len(own), 'query')} failed and {counts}"
+            parts.append(f"{failed}, most often with: {_commonest(errors)}")
+        if no_reply:
+            reason = _commonest(map(str, calls))
+            parts.append(f"all {plural(len(calls), 'LLM call')} failed, most often with {reason!r}")
+        elif fallen:
+            reason = _commonest(reason for row in fallen for reason in row.fallbacks)
+            doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
+            parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
+        if parts:
+            yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
 
 
 def _commonest(reasons: Iterable[str]) -> str:
@@ -104,16 +123,3 @@ def lost_branches(
                     f"{len(answered)} questions without any result of {name}; `branchrank calibrate` "
                     "suggests a value for this model"
                 )
-
-
-def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[str]:
-    """Yield a warning for each predictor whose LLM was replaced by a fallback in most answers."""
-    for predictor in predictors:
-        answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
-        fallen = [row for row in answered if row.fallbacks]
-        if 2 * len(fallen) > len(answered):
-            reason = _commonest(reason for row in fallen for reason in row.fallbacks)
-            yield (
-                f"{predictor.name}: a fallback replaced the LLM in {len(fallen)} of {len(answered)} "
-                f"answers, most often by {reason!r}; the rates say little about {predictor.llm}"
-            )

@@ -29,16 +29,17 @@ def test_a_predictor_that_fails_every_query_ends_the_command_with_code_9(
     failing = "support.predictors:AlwaysFailing"
     result = benchmark(project, tmp_path, "--predictor", "local", "--predictor", failing)
     assert result.exit_code == FailedRunError.exit_code == 9
-    said = result.stderr.splitlines()[0]
-    assert "always-failing: all 8 queries failed" in said
-    assert "RuntimeError: the service is closed" in said
+    said = "always-failing: all 8 queries failed, most often with 'RuntimeError: the service is closed'"
+    assert [output.count("always-failing: ") for output in (result.stdout, result.stderr)] == [1, 1]
+    assert f"Warning: {said}" in result.stdout
+    assert said in result.stderr
     [made] = tmp_path.iterdir()
     assert "all 8 queries failed" in (made / "report.md").read_text(encoding="utf-8")
     assert [row["failures"] for row in table(made / "summary.csv")] == ["0", "8"]
     assert invoke("verify", made).exit_code == 0
 
 
-@pytest.mark.parametrize(("failing", "code"), [(8, 9), (7, 0)])
+@pytest.mark.parametrize(("failing", "code"), [(8, 9), (7, 0), (1, 0)])
 def test_an_llm_that_fails_every_call_ends_the_command_with_code_9(
     project: Path, tmp_path: Path, failing: int, code: int
 ) -> None:
@@ -50,6 +51,7 @@ def test_an_llm_that_fails_every_call_ends_the_command_with_code_9(
         result = benchmark(project, tmp_path / "reports", "--predictor", "hybrid", *words)
     assert result.exit_code == code, result.output
     assert ("hybrid: all 8 LLM calls failed, most often with 'http 401'" in result.stderr) == (code == 9)
+    assert result.stdout.count("Warning: hybrid: ") == 1
     [made] = (tmp_path / "reports").iterdir()
     assert [row["failures"] for row in table(made / "summary.csv")] == ["0"]
     assert (made / "report.html").exists()

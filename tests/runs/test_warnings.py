@@ -5,7 +5,7 @@ from __future__ import annotations
 from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.warnings import lost_branches, lost_llms
+from branchrank.runs.warnings import failures, lost_branches
 from branchrank.spec import Branch, System
 
 PREDICTOR = PredictorRecord(
@@ -40,6 +40,6 @@ def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason(
         answered(3, "rerank: http 404"),
         answered(4),
     ]
-    (warning,) = lost_llms(rows, [ASKING, PREDICTOR])
-    assert "in 3 of 4 answers, most often by 'rerank: http 404'" in warning
-    assert "ghost" in warning
+    (warning,) = failures(rows, [ASKING, PREDICTOR])
+    words = "3 of 4 answers fell back (rerank: http 404); the rates say little about ghost"
+    assert warning == (f"hybrid: {words}", False)
