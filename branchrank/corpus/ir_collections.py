@@ -34,7 +34,14 @@ import msgspec
 
 from branchrank.corpus.document import ENTRY_SUFFIX
 from branchrank.errors import CorpusError, MissingDependencyError, or_else
-from branchrank.io.files import NOT_JSON, digest_file, storage_errors, write_jsonl, write_text
+from branchrank.io.files import (
+    digest_file,
+    read_jsonl,
+    reading_errors,
+    storage_errors,
+    write_jsonl,
+    write_text,
+)
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
@@ -75,27 +82,20 @@ def entry_id(source: str) -> str | None:
 def read_entries(folder: Path) -> Iterator[Entry]:
     """Yield the documents in ``folder/corpus.jsonl``, reading one line at a time.
 
-    Raises :class:`CorpusError` with the line number for a line that is not a valid document, and for an
-    ``_id`` that is empty or repeated.
+    Raises :class:`CorpusError` for a line that is not a valid document, and for an ``_id`` that is empty
+    or repeated.
     """
     path = folder / CORPUS
-    decoder = msgspec.json.Decoder(Entry)
+    remedy = f"check that you can read {path}, and that each line is a JSON object with `_id` and `text`"
     seen: set[str] = set()
-    try:
-        with _reading(path), path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.strip():
-                    continue
-                entry = decoder.decode(line)
-                if not entry.id or entry.id in seen:
-                    raise CorpusError(
-                        f"{path}:{number}: the `_id` {entry.id!r} is empty or used by an earlier line",
-                        remedy="give every line of corpus.jsonl a different `_id`",
-                    )
-                seen.add(entry.id)
-                yield entry
-    except NOT_JSON as error:
-        raise CorpusError(f"{path}:{number}: {error}", remedy=f"correct {path}") from None
+    for number, entry in enumerate(read_jsonl(path, Entry, error=CorpusError, remedy=remedy), start=1):
+        if not entry.id or entry.id in seen:
+            raise CorpusError(
+                f"{path}: document {number}: the `_id` {entry.id!r} is empty or used by an earlier document",
+                remedy="give every line of corpus.jsonl a different `_id`",
+            )
+        seen.add(entry.id)
+        yield entry
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
@@ -115,7 +115,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             remedy=f"move the folder {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")
-    with _reading(folder / CORPUS):
+    with reading_errors(folder / CORPUS, CorpusError, "check that you may read the file"):
         digest = digest_file(folder / CORPUS)
     if target.is_dir() and kept.is_file() and kept.read_text(encoding="utf-8") == digest:
         return target
@@ -134,18 +134,6 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             fresh.rename(target)
     write_text(kept, digest)
     return target
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise a :class:`CorpusError` for each ``OSError`` in a ``with`` block that reads ``path``."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"cannot read {path}: {error.strerror}",
-            remedy="check that the file exists and that you may read it",
-        ) from error
 
 
 PREFIX = "ir:"

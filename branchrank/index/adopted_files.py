@@ -29,7 +29,7 @@ from branchrank.corpus.loading import Corpus
 from branchrank.corpus.placing import opened_up, passage_of
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, InputError, UsageError, or_else
-from branchrank.io.files import NOT_JSON, copy_folder, open_beneath, read_jsonl
+from branchrank.io.files import copy_folder, read_jsonl, reading_errors
 from branchrank.records import Chunk
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import check_nodes, load_nodes
@@ -83,28 +83,17 @@ def read_found(
 
 
 def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[dict[str, Any]]:
-    """Yield the object in each line of a JSON Lines file below ``folder``.
+    """Return an iterator over the objects in a JSON Lines file below ``folder``.
 
-    Fields inside ``metadata`` are moved to the top level of the object. Raises :class:`InputError` with the
-    line number if a line is not a JSON object or is too long.
+    Fields inside ``metadata`` are moved to the top level of the object. Raises :class:`InputError` if the
+    file is too large, and with the line number if a line is not a JSON object or is too long.
     """
-    decoder = msgspec.json.Decoder(dict[str, Any])
-    path, number, done = folder / name, 0, 0
-    try:
-        with open_beneath(folder, name) as stream:
-            while line := stream.readline(MOST_LINE_BYTES + 1):
-                number, done = number + 1, done + len(line)
-                if len(line) > MOST_LINE_BYTES or done > MOST_BYTES:
-                    raise InputError(f"{path}:{number}: the line or the file is too long", remedy=remedy)
-                if not line.strip():
-                    continue
-                try:
-                    fields = decoder.decode(line)
-                except NOT_JSON as error:
-                    raise InputError(f"{path}:{number}: {error}", remedy=remedy) from None
-                yield opened_up(fields)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
+    path = folder / name
+    with reading_errors(path, remedy=remedy):
+        if path.lstat().st_size > MOST_BYTES:
+            raise InputError(f"{path} is larger than {MOST_BYTES} bytes", remedy=remedy)
+    objects = read_jsonl(path, dict[str, Any], remedy=remedy, root=folder, most_line_bytes=MOST_LINE_BYTES)
+    return map(opened_up, objects)
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:

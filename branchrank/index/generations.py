@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from branchrank.errors import ArtifactError, BusyError
-from branchrank.io.files import fsync_directory, links_beneath, remove_beneath, storage_errors
+from branchrank.io.files import fsync_path, links_beneath, remove_beneath, storage_errors
 
 MANIFEST = "manifest.json"
 BUILD_LOCK = ".build.lock"
@@ -128,7 +128,7 @@ class Generations:
         """Make a finished generation the current one. The caller must hold the build lock."""
         with storage_errors(generation):
             sync_tree(generation)
-            fsync_directory(self.directory)
+            fsync_path(self.directory)
             replace_link(self.directory / _CURRENT, Path(generation.name))
 
     def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:
@@ -209,7 +209,7 @@ def replace_link(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     os.replace(temporary, link)
-    fsync_directory(link.parent)
+    fsync_path(link.parent)
 
 
 def sync_tree(directory: Path) -> None:
@@ -219,9 +219,5 @@ def sync_tree(directory: Path) -> None:
     """
     for folder, _, files in os.walk(directory, topdown=False):
         for name in files:
-            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        fsync_directory(Path(folder))
+            fsync_path(Path(folder, name))
+        fsync_path(Path(folder))

@@ -27,7 +27,15 @@ import msgspec
 
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, digest_file, digest_stream, open_file, read_file, write_bytes
+from branchrank.io.files import (
+    NOT_JSON,
+    digest_file,
+    digest_stream,
+    open_file,
+    read_file,
+    reading_errors,
+    write_bytes,
+)
 from branchrank.records import Record
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 from branchrank.stores.arrays import REBUILD
@@ -156,15 +164,12 @@ def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bo
     fresh: dict[str, Stamp] = {}
     for name, digest in digests.items():
         path = generation / name
-        try:
-            with open_file(path) as stream:
-                stamp = _stamp(os.fstat(stream.fileno()))
-                if known.get(name) == stamp and not all_files:
-                    continue
-                found = digest_stream(stream)
-                changed = _stamp(os.fstat(stream.fileno())) != stamp
-        except OSError as error:
-            raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=REBUILD) from error
+        with reading_errors(path, ArtifactError, REBUILD), open_file(path) as stream:
+            stamp = _stamp(os.fstat(stream.fileno()))
+            if known.get(name) == stamp and not all_files:
+                continue
+            found = digest_stream(stream)
+            changed = _stamp(os.fstat(stream.fileno())) != stamp
         if found != digest:
             raise ArtifactError(f"{path} is damaged: its content has changed since the build", remedy=REBUILD)
         if not changed:

@@ -43,7 +43,7 @@ from branchrank.index.manifest import (
 from branchrank.index.records_file import RecordsFile, open_tree
 from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
 from branchrank.io import Closing
-from branchrank.io.files import digest_file, digest_of, only_writer_beneath, storage_errors
+from branchrank.io.files import digest_file, digest_of, only_writer_beneath, reading_errors, storage_errors
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.analyzer import chunk_terms, node_terms
@@ -391,9 +391,5 @@ def given_digest(path: Path | None) -> str:
     """Return the SHA-256 digest of a user-supplied file, or an empty string if ``path`` is ``None``."""
     if path is None:
         return ""
-    try:
+    with reading_errors(path, CorpusError, "correct the name of the file in branchrank.toml"):
         return digest_file(path)
-    except OSError as error:
-        raise CorpusError(
-            f"cannot read {path}: {error.strerror}", remedy="correct the name of the file in branchrank.toml"
-        ) from error

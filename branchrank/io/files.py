@@ -23,6 +23,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedIOBase, BufferedReader
 from itertools import islice
@@ -54,9 +55,20 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {path}: {reason}", remedy=remedy) from error
 
 
-def fsync_directory(directory: Path) -> None:
-    """Flush a directory's entries to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+@contextlib.contextmanager
+def reading_errors(
+    path: Path, error: Callable[..., BranchRankError] = InputError, remedy: str = ""
+) -> Iterator[None]:
+    """Raise ``error`` for each ``OSError`` in a ``with`` block that reads ``path``."""
+    try:
+        yield
+    except OSError as reason:
+        raise error(f"cannot read {path}: {reason.strerror}", remedy=remedy) from reason
+
+
+def fsync_path(path: Path) -> None:
+    """Flush a file, or the entries of a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -81,7 +93,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        fsync_directory(path.parent)
+        fsync_path(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -105,27 +117,37 @@ def write_jsonl(path: Path, records: Iterable[object]) -> None:
 
 
 def read_jsonl(
-    path: Path, record_type: type[T], *, error: Callable[..., BranchRankError] = InputError, remedy: str = ""
-) -> list[T]:
-    """Read the records of a JSON Lines file, skipping blank lines.
+    path: Path,
+    record_type: type[T],
+    *,
+    error: Callable[..., BranchRankError] = InputError,
+    remedy: str = "",
+    root: Path | None = None,
+    most_line_bytes: int = sys.maxsize,
+) -> Iterator[T]:
+    """Yield the records of a JSON Lines file, skipping blank lines.
 
-    Raises ``error`` if the file can't be read or a line is not a ``record_type``. The error's message gives
-    the file's path and the line number.
+    If ``root`` is not ``None``, symbolic links in ``path`` below the folder ``root`` are not followed. Raises
+    ``error`` if the file can't be read, or if a line is not a ``record_type`` or has ``most_line_bytes``
+    bytes. The error's message gives the file's path and the line number.
     """
     decoder = msgspec.json.Decoder(record_type)
-    records: list[T] = []
-    try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    records.append(decoder.decode(line))
-                except NOT_JSON as reason:
-                    raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
-    except OSError as reason:
-        raise error(f"cannot read {path}: {reason.strerror}", remedy=remedy) from reason
-    return records
+    number = 0
+    with (
+        reading_errors(path, error, remedy),
+        open_beneath(root, path.relative_to(root).as_posix()) if root else path.open("rb") as stream,
+    ):
+        while line := stream.readline(most_line_bytes):
+            number += 1
+            if len(line) == most_line_bytes:
+                raise error(f"{path}:{number}: the line is too long", remedy=remedy)
+            if not line.strip():
+                continue
+            try:
+                record = decoder.decode(line)
+            except NOT_JSON as reason:
+                raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
+            yield record
 
 
 def digest_bytes(content: bytes) -> str:

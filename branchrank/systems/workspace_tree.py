@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import write_bytes, write_jsonl
+from branchrank.io.files import reading_errors, write_bytes, write_jsonl
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.ledger import Spent
 from branchrank.records import SEED, Record
@@ -115,10 +115,8 @@ class WorkspaceTree:
         """
         from branchrank.tree.pageindex_json import import_document, import_nodes
 
-        try:
+        with reading_errors(Path(json_file), remedy="check the path"):
             payload = Path(json_file).read_bytes()
-        except OSError as error:
-            raise InputError(f"cannot read {json_file}: {error.strerror}", remedy="check the path") from error
         imported = import_document(payload, source, self._content(source))
         nodes, notes = import_nodes([imported], self._folder.corpus_name)
         write_jsonl(Path(output), nodes)

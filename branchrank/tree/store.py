@@ -33,7 +33,7 @@ def load_nodes(path: Path | str) -> Tree:
     Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
     contains the line number of the invalid node (not counting blank lines).
     """
-    nodes = read_jsonl(Path(path), Node, error=ArtifactError, remedy=_REMEDY)
+    nodes = list(read_jsonl(Path(path), Node, error=ArtifactError, remedy=_REMEDY))
     if not nodes:
         raise ArtifactError(f"the file {path} contains no nodes", remedy=_REMEDY)
     for index, message in find_problems(nodes):
