@@ -32,6 +32,7 @@ the exported run and qrels, ir-measures and trec_eval compute the same values as
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -39,18 +40,30 @@ import numpy as np
 
 from branchrank.corpus.lines import normalize
 from branchrank.measures.measures import Mode, Ranking
-from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
+from branchrank.records import (
+    Count,
+    GoldItem,
+    GoldLevel,
+    Grade,
+    Hit,
+    LineNumber,
+    Placement,
+    Question,
+    Record,
+    Span,
+)
 
 #: For each mode, the share of a gold item's lines that a hit must contain to be correct.
 SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
 
 #: The levels of gold (some lines, or a whole file), in the order in which reports show them.
 GOLD_LEVELS: tuple[GoldLevel, ...] = ("span", "file")
+AnyHit = TypeVar("AnyHit", "Hit", "JudgedHit")
 STRICT_GAIN = 2
 RELAXED_GAIN = 1
 
 
-def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
+def without_excluded(hits: Sequence[AnyHit], question: Question) -> tuple[AnyHit, ...]:
     """Return the hits, in the same order, without those that are completely inside an excluded span."""
     return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
 
@@ -109,38 +122,43 @@ def _quotes(hit: Hit, item: GoldItem) -> bool:
 
 
 class JudgedHit(Record, frozen=True, kw_only=True):
-    """The judgment of one hit.
+    """A hit with its judgment, as stored in a run's rows, without its text.
+
+    ``characters`` and ``tokens`` are the length of the hit's text. All token counts use the same tokenizer,
+    whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
-    index. ``page`` is the index (in ``Judged.pages``) of the gold page that the hit is on, even if an earlier
-    hit is on the same page. ``half`` is true for the first hit that contains at least half of a gold item's
-    lines. ``full`` is true for the first hit that contains all lines of a gold item.
+    index. ``page`` is the index (in :func:`gold_pages`) of the gold page that the hit is on, even if an
+    earlier hit is on the same page.
     """
 
-    gain: int
-    gold: int | None = None
-    page: int | None = None
-    half: bool = False
-    full: bool = False
+    id: str
+    source: str
+    line_start: LineNumber
+    line_end: LineNumber
+    characters: Count
+    score: float
+    gain: Grade
+    tokens: Count | None = None
+    gold: Count | None = None
+    page: Count | None = None
+    node_id: str | None = None
+    distance: float | None = None
+    branches: dict[str, Placement] = msgspec.field(default_factory=dict)
+    fallback: str | None = None
 
-    def is_right(self, mode: Mode) -> bool:
-        """Return whether the hit is correct in ``mode`` (strict, half or full)."""
-        return self.gold is not None if mode == "strict" else self.half if mode == "half" else self.full
+    @property
+    def span(self) -> Span:
+        """The hit's file and line range."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits for one question, best first, and the question's gold items and gold pages.
-
-    ``pages`` contains the distinct gold sources in the order of the gold items. ``weak_pages`` is true for
-    each page on which a hit can have the relaxed gain of 1 in ``graded`` mode. ``gold_gains`` are the gains
-    of the gold items in ``graded`` mode.
-    """
+    """The judged hits for one question, best first."""
 
     hits: tuple[JudgedHit, ...]
-    gold_gains: tuple[int, ...]
-    pages: tuple[str, ...]
-    weak_pages: tuple[bool, ...]
+    question: Question
 
     def ranking(self, mode: Mode) -> Ranking:
         """Return the ranking for measures with the scoring ``mode``.
@@ -154,20 +172,46 @@ class Judged(Record, frozen=True, kw_only=True):
         strict hit@1, and ``Success@1`` in ``graded`` mode is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
-        if mode in ("strict", "half", "full"):
-            gains = tuple((rank, STRICT_GAIN) for rank, hit in ranked if hit.is_right(mode))
-            gold = (STRICT_GAIN,) * len(self.gold_gains)
-        elif mode == "relaxed":
+        weak_pages = gold_pages(self.question)
+        if mode == "relaxed":
             first: dict[int, int] = {}
             for rank, hit in ranked:
                 if hit.page is not None:
                     first.setdefault(hit.page, rank)
             gains = tuple((rank, RELAXED_GAIN) for rank in sorted(first.values()))
-            gold = (RELAXED_GAIN,) * len(self.pages)
-        else:
+            gold = (RELAXED_GAIN,) * len(weak_pages)
+        elif mode == "graded":
             gains = tuple((rank, hit.gain) for rank, hit in ranked if hit.gain)
-            gold = self.gold_gains + (RELAXED_GAIN,) * sum(self.weak_pages)
+            gold = gold_gains(self.question) + (RELAXED_GAIN,) * sum(weak_pages.values())
+        else:
+            right = [rank for rank, hit in ranked if hit.gold is not None]
+            if mode in SHARES:
+                right = self._first_to_hold(SHARES[mode])
+            gains = tuple((rank, STRICT_GAIN) for rank in right)
+            gold = (STRICT_GAIN,) * len(self.question.gold)
         return Ranking(gains=gains, returned=len(self.hits), gold=gold)
+
+    def _first_to_hold(self, share: float) -> list[int]:
+        """Return, for each gold item, the rank of the first hit with at least ``share`` of the item's lines.
+
+        For a gold item without lines, the result includes the rank of the hit whose ``gold`` is the item.
+        """
+        held: set[int] = set()
+        ranks = []
+        for rank, hit in enumerate(self.hits, start=1):
+            own = {
+                number
+                for number, item in enumerate(self.question.gold)
+                if (
+                    _holds(hit, item, self.question, share)
+                    if has_lines(item, self.question)
+                    else hit.gold == number
+                )
+            }
+            if own - held:
+                ranks.append(rank)
+            held |= own
+        return ranks
 
 
 def gold_gain(item: GoldItem) -> int:
@@ -180,47 +224,18 @@ def gold_gains(question: Question) -> tuple[int, ...]:
     return tuple(map(gold_gain, question.gold))
 
 
-def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the distinct gold sources, and for each source whether a gold item has lines or a quote."""
+def gold_pages(question: Question) -> dict[str, bool]:
+    """Return the distinct gold sources, and for each source whether a gold item has lines or a quote.
+
+    On a page for which this is true, a hit can have the relaxed gain of 1 in ``graded`` mode.
+    """
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
-    return tuple(weak), tuple(weak.values())
+    return weak
 
 
-def with_depths(
-    judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
-) -> tuple[JudgedHit, ...]:
-    """Return the judged hits with ``half`` and ``full`` computed from the spans of the hits."""
-    found = {mode: _first_to_hold(share, judged, hits, question) for mode, share in SHARES.items()}
-    return tuple(
-        msgspec.structs.replace(each, half=place in found["half"], full=place in found["full"])
-        for place, each in enumerate(judged)
-    )
-
-
-def _first_to_hold(
-    share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
-) -> set[int]:
-    """Return, for each gold item, the index of the first hit with at least ``share`` of the item's lines.
-
-    For a gold item without lines, the result includes the index of the judged hit whose ``gold`` is the item.
-    """
-    held: set[int] = set()
-    places = set()
-    for place, (judgment, hit) in enumerate(zip(judged, hits, strict=True)):
-        own = {
-            number
-            for number, item in enumerate(question.gold)
-            if (_holds(hit, item, question, share) if has_lines(item, question) else judgment.gold == number)
-        }
-        if own - held:
-            places.add(place)
-        held |= own
-    return places
-
-
-def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
+def _holds(hit: JudgedHit, item: GoldItem, question: Question, share: float) -> bool:
     """Return whether the hit contains at least ``share`` (0 to 1) of the item's lines."""
     gold = item.span
     assert gold is not None
@@ -234,29 +249,39 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
     Pass an empty list of hits for a failed query. If a question has no gold (``answerable`` is false), its
     hits are not credited.
     """
-    pages, weak_pages = gold_pages(question)
+    weak_pages = gold_pages(question)
+    pages = list(weak_pages)
     covered: set[int] = set()
-    weakly_credited: set[int] = set()
+    weakly_credited: set[str] = set()
     judged = []
-    kept = without_excluded(hits, question)
-    for hit in kept:
+    for hit in without_excluded(hits, question):
         source = resolve_source(hit.source, question)
-        page = pages.index(source) if source in pages else None
         covers = {i for i, item in enumerate(question.gold) if is_strict(hit, item, question)} - covered
         covered |= covers
         gain = 0
         if covers:
             gain = gold_gain(question.gold[min(covers)])
-        elif page is not None and weak_pages[page] and page not in weakly_credited:
-            weakly_credited.add(page)
+        elif weak_pages.get(source) and source not in weakly_credited:
+            weakly_credited.add(source)
             gain = RELAXED_GAIN
-        judged.append(JudgedHit(gain=gain, gold=min(covers, default=None), page=page))
-    return Judged(
-        hits=with_depths(judged, kept, question),
-        gold_gains=gold_gains(question),
-        pages=pages,
-        weak_pages=weak_pages,
-    )
+        judged.append(
+            JudgedHit(
+                id=hit.id,
+                source=hit.source,
+                line_start=hit.line_start,
+                line_end=hit.line_end,
+                characters=len(hit.plain),
+                score=hit.score,
+                gain=gain,
+                gold=min(covers, default=None),
+                page=pages.index(source) if source in pages else None,
+                node_id=hit.node_id,
+                distance=hit.distance,
+                branches=hit.branches,
+                fallback=hit.fallback,
+            )
+        )
+    return Judged(hits=tuple(judged), question=question)
 
 
 def source_cluster(question: Question) -> str:
@@ -283,25 +308,24 @@ def question_qrels(question: Question) -> dict[str, int]:
     The relevance of a gold item is its ``relevance`` (2 by default), and the relevance of a gold page is 1.
     Pages with only file-level gold are omitted, because every hit on such a page matches a gold item.
     """
-    _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}
+    weak_pages = gold_pages(question).values()
     qrels |= {f"page-{number}": RELAXED_GAIN for number, weak in enumerate(weak_pages, start=1) if weak}
     return qrels
 
 
-def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> dict[str, float]:
-    """Map the document ids for the n hits, best first, to the scores n, n-1, ..., 1.
+def question_run(judged: Judged) -> dict[str, float]:
+    """Map the document ids for the n judged hits, best first, to the scores n, n-1, ..., 1.
 
-    ``judged`` must contain the judgments of ``hits``. The scores are whole numbers, since trec_eval reads
-    scores in single precision, in which close scores would become equal.
+    The scores are whole numbers, since trec_eval reads scores in single precision, in which close scores
+    would become equal.
     """
-    kept = without_excluded(hits, question)
     ids: dict[str, None] = {}
-    for hit, judgment in zip(kept, judged.hits, strict=True):
-        if judgment.gold is not None:
-            name = f"gold-{judgment.gold + 1}"
-        elif judgment.gain:
-            name = f"page-{(judgment.page or 0) + 1}"
+    for hit in judged.hits:
+        if hit.gold is not None:
+            name = f"gold-{hit.gold + 1}"
+        elif hit.gain:
+            name = f"page-{(hit.page or 0) + 1}"
         else:
             span = f"{quote(hit.source, safe='/._-~')}:{hit.line_start}-{hit.line_end}"
             name, repeat = span, 1

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from branchrank.measures.matching import is_file_level, resolve_source, without_excluded
+from branchrank.measures.matching import AnyHit, is_file_level, resolve_source, without_excluded
 from branchrank.measures.measures import mean
-from branchrank.records import Hit, Question, Record, Span
+from branchrank.records import Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
     gold_coverage: float | None
 
 
-def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
+def passage_size(hits: Sequence[AnyHit], question: Question) -> PassageSize:
     """Count the lines and gold lines in the hits for one question, ignoring hits in excluded spans."""
     kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)

@@ -44,7 +44,14 @@ import msgspec
 from branchrank.corpus import ir_collections
 from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_jsonl, write_text
-from branchrank.measures.matching import falling, question_qrels, question_run, resolve_source, run_ranking
+from branchrank.measures.matching import (
+    Judged,
+    falling,
+    question_qrels,
+    question_run,
+    resolve_source,
+    run_ranking,
+)
 from branchrank.measures.measures import Measure, mean, parse_measure, score
 from branchrank.measures.verdicts import CompareOptions
 from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
@@ -53,7 +60,6 @@ from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import hits_of, judged_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +135,7 @@ def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:
     """Map a row's document ids, best first, to the scores n, n-1, ..., 1."""
     if ids == "gold":
-        return question_run(hits_of(row), judged_row(row, question), question)
+        return question_run(Judged(hits=row.hits, question=question))
     return falling(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
 
 

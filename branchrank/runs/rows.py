@@ -31,7 +31,8 @@ import msgspec
 from branchrank.errors import RunError
 from branchrank.io import Closing
 from branchrank.io.files import NOT_JSON, atomic_writer, storage_errors
-from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
+from branchrank.measures.matching import JudgedHit
+from branchrank.records import LLMCall, Rank, Record, StageTrace
 
 #: The maximum number of repeats for an LLM predictor.
 MAX_REPEATS = 1_000
@@ -56,30 +57,6 @@ _REMEDY = "restore the file or run the benchmark again"
 Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 
 
-class RowHit(Record, frozen=True, kw_only=True):
-    """A hit as stored in a row, without its text.
-
-    ``characters`` and ``tokens`` are the length of the hit's text. All token counts use the same tokenizer,
-    whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``. ``gain``, ``gold``
-    and ``page`` are copied from the judgment of the hit (:class:`branchrank.measures.matching.JudgedHit`).
-    """
-
-    id: str
-    source: str
-    line_start: LineNumber
-    line_end: LineNumber
-    characters: Count
-    score: float
-    gain: Grade
-    tokens: Count | None = None
-    gold: Count | None = None
-    page: Count | None = None
-    node_id: str | None = None
-    distance: float | None = None
-    branches: dict[str, Placement] = msgspec.field(default_factory=dict)
-    fallback: str | None = None
-
-
 class Row(Record, frozen=True, kw_only=True):
     """One predictor's answer to one question.
 
@@ -96,7 +73,7 @@ class Row(Record, frozen=True, kw_only=True):
     repeat: Repeat = 0
     status: Literal["ok", "failed"] = "ok"
     error: str = ""
-    hits: tuple[RowHit, ...] = ()
+    hits: tuple[JudgedHit, ...] = ()
     trace: tuple[StageTrace, ...] = ()
     stages: tuple[str, ...] = ()
     gold_ranks: dict[str, Rank] = msgspec.field(default_factory=dict)

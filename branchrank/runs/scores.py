@@ -11,23 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
+import msgspec
+
 from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
-from branchrank.measures.matching import (
-    SHARES,
-    Judged,
-    JudgedHit,
-    gold_gains,
-    gold_pages,
-    judge,
-    source_cluster,
-    with_depths,
-    without_excluded,
-)
+from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.measures.measures import NamedMeasure, mean, named_measure
 from branchrank.measures.passage_size import PassageSize, passage_size
 from branchrank.records import Hit, Question, Record
-from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.rows import Row
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
@@ -94,8 +86,7 @@ class Scores:
     def value(self, row: Row, measure: NamedMeasure) -> float:
         """Return the measure's value for one row."""
         question = self.questions[row.question_id]
-        judged = judged_row(row, question, depths=measure.mode in SHARES)
-        return measure.measure(judged.ranking(measure.mode))
+        return measure.measure(Judged(hits=row.hits, question=question).ranking(measure.mode))
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
         """Return the mean of a predictor's scores over the answerable questions."""
@@ -109,11 +100,11 @@ class Scores:
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
         """Return the :class:`PassageSize` of the first five hits for each row of an answerable question."""
         return [
-            passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
+            passage_size(row.hits[:PASSAGE_DEPTH], self.questions[row.question_id])
             for row in self._answerable_rows(predictor)
         ]
 
-    def shown_hits(self, predictor: str) -> list[RowHit]:
+    def shown_hits(self, predictor: str) -> list[JudgedHit]:
         """Return the first five hits in each row of a predictor, for answerable questions only."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
@@ -159,27 +150,12 @@ def bounded(value: float, interval: Interval | None, n: int) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=n)
 
 
-def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
+def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[JudgedHit, ...]:
     """Judge the hits for one question, and return them without their text."""
     kept = without_excluded(hits, question)
     return tuple(
-        RowHit(
-            id=hit.id,
-            source=hit.source,
-            line_start=hit.line_start,
-            line_end=hit.line_end,
-            characters=len(hit.plain),
-            tokens=_tokens(hit.plain),
-            score=hit.score,
-            gain=judgment.gain,
-            gold=judgment.gold,
-            page=judgment.page,
-            node_id=hit.node_id,
-            distance=hit.distance,
-            branches=hit.branches,
-            fallback=hit.fallback,
-        )
-        for hit, judgment in zip(kept, judge(kept, question).hits, strict=True)
+        msgspec.structs.replace(judged, tokens=_tokens(hit.plain))
+        for hit, judged in zip(kept, judge(kept, question).hits, strict=True)
     )
 
 
@@ -187,34 +163,3 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
 def _tokens(text: str) -> int:
     """Count the tokens in a passage (cached, because predictors often return the same passages)."""
     return token_counter()(text)
-
-
-def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return a row's judgments.
-
-    If ``depths`` is true, each hit is also judged under the criteria ``half`` and ``full``.
-    """
-    pages, weak_pages = gold_pages(question)
-    hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
-    return Judged(
-        hits=with_depths(hits, hits_of(row), question) if depths else tuple(hits),
-        gold_gains=gold_gains(question),
-        pages=pages,
-        weak_pages=weak_pages,
-    )
-
-
-def hits_of(row: Row) -> tuple[Hit, ...]:
-    """Return a row's hits as records with spans, scores and ids, but without text."""
-    return tuple(
-        Hit(
-            id=hit.id,
-            source=hit.source,
-            line_start=hit.line_start,
-            line_end=hit.line_end,
-            text="",
-            score=hit.score,
-            node_id=hit.node_id,
-        )
-        for hit in row.hits
-    )

@@ -15,6 +15,10 @@ def gains(hits, asked):
     return [each.gain for each in judge(hits, asked).hits]
 
 
+def right(judged):
+    return tuple([rank for rank, _ in judged.ranking(mode).gains] for mode in ("half", "full"))
+
+
 @pytest.mark.parametrize(
     ("start", "end", "gain"),
     [(1, 9, 1), (1, 10, 2), (12, 13, 2), (20, 30, 2), (21, 30, 1), (1, 99, 2)],
@@ -134,16 +138,15 @@ def test_the_views_agree_with_each_other(hits, golds, level):
 )
 def test_half_and_full_count_the_gold_lines_in_one_hit(first, last, half, full):
     """The gold has 13 lines, 40 to 52: half of them are 7."""
-    [judged] = judge([hit("a.md", first, last)], question(gold("a.md", 40, 52))).hits
-    assert (judged.gold, judged.half, judged.full) == (0, half, full)
+    judged = judge([hit("a.md", first, last)], question(gold("a.md", 40, 52)))
+    assert (judged.hits[0].gold, *right(judged)) == (0, [1][:half], [1][:full])
 
 
 def test_each_gold_item_gives_half_and_full_credit_to_one_hit():
     asked = question(gold("a.md", 1, 10))
     judged = judge([hit("a.md", 1, 4), hit("a.md", 5, 9), hit("a.md", 1, 20), hit("a.md", 1, 30)], asked)
     assert [each.gold is not None for each in judged.hits] == [True, False, False, False]
-    assert [each.half for each in judged.hits] == [False, True, False, False]
-    assert [each.full for each in judged.hits] == [False, False, True, False]
+    assert right(judged) == ([2], [3])
     names = {"strict": 1, "half": 1 / 2, "full": 1 / 3}
     assert {mode: parse_measure("RR")(judged.ranking(mode)) for mode in names} == names
 
@@ -151,9 +154,9 @@ def test_each_gold_item_gives_half_and_full_credit_to_one_hit():
 def test_gold_without_lines_is_fully_contained_in_strict_hits():
     quoted = question(gold("a.md", quote="the answer"))
     hits = [hit("a.md", 1, 2), hit("a.md", 3, 4, text="here is the answer")]
-    assert [(each.half, each.full) for each in judge(hits, quoted).hits] == [(False, False), (True, True)]
+    assert right(judge(hits, quoted)) == ([2], [2])
     whole = judge([hit("a.md", 1, 2)], question(gold("a.md", 5, 9), gold_level="file"))
-    assert (whole.hits[0].half, whole.hits[0].full) == (True, True)
+    assert right(whole) == ([1], [1])
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)

@@ -162,7 +162,7 @@ def test_measures_agree_with_ir_measures_on_exported_runs(cases):
         name, asked = f"q{number}", question(*golds, gold_level=level)
         judged = judge(hits, asked)
         qrels[name] = question_qrels(asked)
-        run = question_run(hits, judged, asked)
+        run = question_run(judged)
         assert len(run) == len(hits)
         assert all(a > b for a, b in pairwise(run.values()))
         if run:
@@ -179,5 +179,5 @@ def test_measures_agree_with_ir_measures_on_exported_runs(cases):
 def test_exported_ids_hold_no_whitespace_and_repeat_nothing():
     asked = question(gold("a b.md", 1, 2))
     hits = [hit("a b.md", 5, 6), hit("a b.md", 1, 1), hit("a b.md", 9, 9), hit("a b.md", 9, 9)]
-    run = question_run(hits, judge(hits, asked), asked)
+    run = question_run(judge(hits, asked))
     assert list(run) == ["page-1", "gold-1", "a%20b.md:9-9", "a%20b.md:9-9~2"]

@@ -17,12 +17,13 @@ from support.made_runs import run_of
 
 from branchrank.corpus.ir_collections import entry_source
 from branchrank.errors import InputError, QuestionError
+from branchrank.measures.matching import JudgedHit
 from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.exchange import export_trec, read_trec
-from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.rows import Row
 from branchrank.runs.run import load_run
 from branchrank.settings import Bm25Settings
 
@@ -160,7 +161,7 @@ def test_ids_are_exported_unchanged(odd: Path) -> None:
 
 def test_ids_with_whitespace_are_encoded(tmp_path: Path) -> None:
     source = entry_source(SPELLED[-1])
-    found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
+    found = JudgedHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
     row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
     asked = Question(id="q", question="?", gold=(GoldItem(source_file="a b.md"),), gold_level="file")
     qrels, run = export_trec(run_of([row], [asked]), tmp_path, "document")

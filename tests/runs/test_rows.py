@@ -12,16 +12,17 @@ import pytest
 import zstandard
 
 from branchrank.errors import RunError, StorageError
+from branchrank.measures.matching import JudgedHit
 from branchrank.records import LLMCall, Placement, StageTrace
 from branchrank.runs import rows as rows_module
-from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows
+from branchrank.runs.rows import Row, RowLog, is_under_way, read_rows
 
 ROW = Row(
     question_id="q\n\r\u2028é",
     predictor="local",
     llm="none",
     hits=(
-        RowHit(
+        JudgedHit(
             id="a.md#x@1",
             source="a.md",
             line_start=1,
