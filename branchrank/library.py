@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from branchrank.bench.beir import BeirOptions, beir_plan
 from branchrank.bench.benchmark import BenchmarkOptions
@@ -22,10 +22,10 @@ from branchrank.corpus.named import add_corpus, list_corpora, locate_corpus
 from branchrank.embedders import minilm
 from branchrank.errors import RunError
 from branchrank.io.files import write_text
-from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
+from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.io.table import latex_table
 from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.power import ALPHA, Assumptions
+from branchrank.measures.power import Assumptions
 from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
@@ -34,7 +34,7 @@ from branchrank.report import datasets
 from branchrank.report.datasets import DatasetComparison
 from branchrank.report.gate_files import write_gate
 from branchrank.report.power_analysis import PowerAnalysis, power_analysis
-from branchrank.report.verify import Verification, verify_run
+from branchrank.report.verify import verify_run as verify
 from branchrank.report.writing import run_and_report
 from branchrank.run import Run
 from branchrank.runs import exchange, results_table
@@ -62,43 +62,26 @@ if TYPE_CHECKING:
 __all__ = [
     "Plan",
     "PlanEstimate",
-    "ResultsTable",
-    "RunAccess",
-    "Seal",
-    "add_corpus",
-    "agreement",
-    "beir_from_frames",
-    "compare_datasets",
-    "compare_frames",
-    "compare_trec",
-    "comparison_table",
-    "demo",
     "estimate_plan",
-    "import_beir",
-    "init",
-    "latex",
-    "list_corpora",
-    "list_runs",
     "plan_from_experiment",
     "plan_from_names",
     "plan_from_run",
-    "power",
-    "qrels_frame",
-    "read_filters",
-    "results_frame",
+]
+__all__ += [
+    "RunAccess",
+    "Seal",
     "run_beir",
     "run_benchmark",
-    "run_table",
-    "score_trec",
     "seal_plan",
     "spent_line",
-    "topics_frame",
     "tune",
-    "verify",
-    "write_gate",
-    "write_latex",
     "write_tuned",
 ]
+__all__ += ["agreement", "compare_datasets", "list_runs", "power", "verify", "write_gate"]
+__all__ += ["add_corpus", "demo", "import_beir", "init", "list_corpora", "read_filters"]
+__all__ += ["ResultsTable", "comparison_table", "latex", "run_table", "write_latex"]
+__all__ += ["beir_from_frames", "compare_frames", "compare_trec", "score_trec"]
+__all__ += ["qrels_frame", "results_frame", "topics_frame"]
 
 #: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
@@ -145,20 +128,18 @@ def run_beir(
     predictors: Sequence[str] = ("bm25",),
     measures: Sequence[str] = BEIR_MEASURES,
     *,
-    split: str = "test",
-    data_dir: str | Path | None = None,
-    remove_query: bool = False,
     reports: str | Path = "reports",
-    settings: Mapping[str, object] | None = None,
     fresh: bool = False,
     command: str = "",
     notify: Notify = no_notice,
     progress: bool | Progress = False,
+    **options: Any,
 ) -> Run:
     """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
     ``folder`` may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
-    downloaded.
+    downloaded. ``options`` are fields of :class:`~branchrank.bench.beir.BeirOptions`: ``split``,
+    ``data_dir``, ``remove_query`` and ``settings``.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
     ir-measures package. The measures are computed on the graded judgments, and the first measure is the
@@ -177,16 +158,10 @@ def run_beir(
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
-    options = BeirOptions(
-        folder=Path(folder),
-        predictors=tuple(predictors),
-        measures=tuple(measures),
-        split=split,
-        data_dir=None if data_dir is None else Path(data_dir),
-        remove_query=remove_query,
-        settings=settings or {},
+    asked = BeirOptions(
+        folder=Path(folder), predictors=tuple(predictors), measures=tuple(measures), **options
     )
-    plan = beir_plan(options, notify=notify, progress=progress, reports=Path(reports), command=command)
+    plan = beir_plan(asked, notify=notify, progress=progress, reports=Path(reports), command=command)
     return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=notify), progress))
 
 
@@ -204,63 +179,24 @@ def import_beir(
     return made
 
 
-def verify(
-    directory: str | Path,
-    *,
-    rerun: int = 0,
-    corpus: str | Path | None = None,
-    seal: str | Path | None = None,
-    access: RunAccess | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Verification:
-    """Recompute every number in a run's reports, and report wrong numbers and contradictions.
-
-    ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
-    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
-    ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
-    ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
-    moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
-    the folder that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of it.
-
-    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
-    index or questions have changed since the run.
-    """
-    with shown_progress(progress) as shown:
-        return verify_run(
-            Path(directory),
-            rerun=rerun,
-            corpus=None if corpus is None else locate_corpus(corpus),
-            seal=None if seal is None else Path(seal),
-            access=access or RunAccess(),
-            notify=notify,
-            progress=shown,
-        )
-
-
 def power(
     questions: Sequence[int] = POWER_QUESTIONS,
     *,
-    rate: float | None = None,
-    disagreement: float | None = None,
-    difference: float | None = None,
-    candidates: int | None = None,
-    alpha: float = ALPHA,
-    sources: int | None = None,
-    icc: float | None = None,
     run: str | Path | None = None,
     measure: str = "",
+    **assumptions: Any,
 ) -> PowerAnalysis:
     """Compute the smallest difference that a benchmark can detect with each number of questions.
 
-    ``rate`` is the hit rate that you expect (default 0.7). ``disagreement`` is the share of questions on
-    which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
-    hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
-    (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
-    is the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a
-    finished ``run`` is given, estimates from the run replace the defaults of the other arguments. The
-    estimates use the run's results on ``measure`` (by default the primary measure). Printing the result shows
-    a table.
+    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
+    that you expect (default 0.7). ``disagreement`` is the share of questions on which exactly one of two
+    predictors has a correct hit (default 0.2). ``difference`` is the difference in hit rate that you want to
+    confirm. ``candidates`` is the number of predictors compared with the baseline (default 1). ``alpha`` is
+    the family-wise error rate (default 0.05). ``sources`` is the number of pages with gold (by default one
+    page per question), and ``icc`` is the intraclass correlation, from 0 to 1, between questions on the same
+    page (default 0.1). If a finished ``run`` is given, estimates from the run replace the defaults of the
+    other arguments. The estimates use the run's results on ``measure`` (by default the primary measure).
+    Printing the result shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -270,15 +206,7 @@ def power(
     >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
     True
     """
-    assumed = Assumptions(
-        rate=rate,
-        disagreement=disagreement,
-        difference=difference,
-        candidates=candidates,
-        alpha=alpha,
-        sources=sources,
-        icc=icc,
-    )
+    assumed = Assumptions(**assumptions)
     return power_analysis(questions, assumed, None if run is None else pilot(Run.load(run).data, measure))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -214,44 +213,30 @@ class Run:
         self,
         baseline: Run,
         *,
-        predictor: str = "",
         baseline_predictor: str = "",
-        primary: str = "",
         measures: str | Sequence[str] = (),
-        delta: float = DELTA,
+        **options: Any,
     ) -> RunComparison:
         """Compare this run (the candidate) with a baseline run on the same questions.
 
         Each predictor is compared with the predictor of the same name in the baseline run. To compare only
         two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
-        run is better. ``primary`` is the measure that is tested (by default this run's primary measure).
-        ``measures`` and this run's other declared measures are reported with confidence intervals, but are
-        not tested. Printing the result shows the same text as ``branchrank compare``.
+        run is better. ``measures`` and this run's other declared measures are reported with confidence
+        intervals, but are not tested. ``options`` are fields of
+        :class:`~branchrank.measures.verdicts.CompareOptions`: ``predictor``, ``primary`` (the measure that is
+        tested, by default this run's primary measure) and ``delta`` (default 0.05). Printing the result shows
+        the same text as ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
         from branchrank.runs.run_comparison import compare_runs
 
-        options = CompareOptions(
-            primary=primary,
-            measures=arguments.texts("measures", measures, "nDCG@10"),
-            predictor=predictor,
-            baseline=baseline_predictor,
-            delta=delta,
-        )
-        return compare_runs(self.data, baseline.data, options)
+        chosen = arguments.texts("measures", measures, "nDCG@10")
+        asked = CompareOptions(measures=chosen, baseline=baseline_predictor, **options)
+        return compare_runs(self.data, baseline.data, asked)
 
-    def gate(
-        self,
-        baseline: Run,
-        *,
-        predictor: str = "",
-        baseline_predictor: str = "",
-        primary: str = "",
-        measures: str | Sequence[str] = (),
-        delta: float = DELTA,
-    ) -> RunGate:
+    def gate(self, baseline: Run, *, delta: float = DELTA, **options: Any) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
         The decision is based on the primary measure only. The differences in the other measures are printed,
@@ -259,15 +244,7 @@ class Run:
         """
         from branchrank.runs.run_comparison import gate_runs
 
-        compared = self.compare_with(
-            baseline,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=measures,
-            delta=delta or 1e-9,
-        )
-        return gate_runs(compared, delta)
+        return gate_runs(self.compare_with(baseline, delta=delta or 1e-9, **options), delta)
 
     def report(
         self,
@@ -319,7 +296,7 @@ class Run:
         *,
         rerun: int = 0,
         corpus: str | Path | None = None,
-        seal: str | PathLike[str] | None = None,
+        seal: str | Path | None = None,
         access: RunAccess | None = None,
     ) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
@@ -327,14 +304,6 @@ class Run:
         ``rerun`` is the number of randomly drawn questions that the systems answer again.
         :func:`branchrank.library.verify` explains all arguments.
         """
-        from branchrank.bench.resume import RunAccess
-        from branchrank.corpus.named import locate_corpus
         from branchrank.report.verify import verify_run
 
-        return verify_run(
-            self.directory,
-            rerun=rerun,
-            corpus=None if corpus is None else locate_corpus(corpus),
-            seal=None if seal is None else Path(seal),
-            access=access or RunAccess(),
-        )
+        return verify_run(self.directory, rerun=rerun, corpus=corpus, seal=seal, access=access)

@@ -64,9 +64,9 @@ class BeirOptions(Record, frozen=True, kw_only=True):
     predictors: tuple[str, ...] = ("bm25",)
     measures: tuple[str, ...] = BEIR_MEASURES
     split: str = "test"
-    data_dir: Path | None = None
+    data_dir: str | Path | None = None
     remove_query: bool = False
-    settings: Mapping[str, object]
+    settings: Mapping[str, object] | None = None
 
 
 def beir_plan(
@@ -83,7 +83,7 @@ def beir_plan(
     folder = _beir_folder(options.folder)
     split = options.split
     name = folder.resolve().name
-    place = options.data_dir if options.data_dir is not None else Path("data", name)
+    place = Path("data", name) if options.data_dir is None else Path(options.data_dir)
     _check_place(place, name)
     made = beir_questions(folder, split, remove_query=options.remove_query)
     for line in made.notes[:NOTES_SHOWN]:
@@ -91,7 +91,7 @@ def beir_plan(
     if (more := len(made.notes) - NOTES_SHOWN) > 0:
         notify(f"note: and {plural(more, 'more note')} on the judgments")
     is_new = not (place / CONFIG).exists()
-    kept = {**(NEW_WORKSPACE if is_new else {}), **options.settings}
+    kept = {**(NEW_WORKSPACE if is_new else {}), **(options.settings or {})}
     index = {key: value for key, value in kept.items() if not key.startswith("benchmark.")}
     asked = {key: value for key, value in kept.items() if key.startswith("benchmark.")}
     run_settings = {**RUN, **asked, **_measure_settings(options.measures)}

@@ -23,9 +23,10 @@ from branchrank.bench.record import differences, read_seal, seal_of
 from branchrank.bench.resume import RunAccess
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import digest_now
+from branchrank.corpus.named import locate_corpus
 from branchrank.errors import InputError
 from branchrank.io.files import digest_file, read_beneath
-from branchrank.io.progress import Notify, Progress, no_notice, no_progress
+from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
 from branchrank.records import Record
@@ -48,22 +49,28 @@ class Verification(Record, frozen=True, kw_only=True):
 
 
 def verify_run(
-    directory: Path,
+    directory: str | Path,
     *,
     rerun: int = 0,
-    corpus: Path | None = None,
-    seal: Path | None = None,
-    access: RunAccess = RunAccess(),  # noqa: B008  (a frozen record)
+    corpus: str | Path | None = None,
+    seal: str | Path | None = None,
+    access: RunAccess | None = None,
     notify: Notify = no_notice,
-    progress: Progress = no_progress,
+    progress: bool | Progress = False,
 ) -> Verification:
-    """Check a run's directory for contradictions between the files, the plan and the documents.
+    """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
-    ``rerun`` is the number of questions to run again. ``access`` says what the new answers may use.
-    ``corpus`` is the folder that contains the corpus (by default the folder recorded in ``run.json``).
-    ``seal`` is a copy of the plan's seal. Raises :class:`RunError` if the directory does not contain a run,
-    and the same errors as :func:`~branchrank.bench.resume.open_rerun`.
+    ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
+    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
+    ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
+    ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
+    moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
+    the folder that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of it.
+
+    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
+    index or questions have changed since the run.
     """
+    directory = Path(directory)
     record = read_run(directory)
     check_files(directory)
     findings = list(_digests(directory, record))
@@ -76,7 +83,7 @@ def verify_run(
     findings += check_rows(run)
     if any(each.name not in run.predictors for each in record.predictors):
         return Verification(findings=tuple(findings))
-    root, reason = _corpus(record, corpus)
+    root, reason = _corpus(record, None if corpus is None else locate_corpus(corpus))
     if root is not None:
         findings += _against_corpus(run, root)
     elif corpus is not None:
@@ -86,11 +93,12 @@ def verify_run(
         notes.append(f"{reason}, so the passages in {names.REPORT_HTML} were not compared")
     findings += derived
     if seal is not None:
-        found = differences(read_seal(seal), seal_of(record))
+        found = differences(read_seal(Path(seal)), seal_of(record))
         findings += [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
     done = None
     if rerun:
-        done, again = ask_again(run, rerun, access, progress, notify)
+        with shown_progress(progress) as shown:
+            done, again = ask_again(run, rerun, access or RunAccess(), shown, notify)
         findings += again
     return Verification(findings=tuple(findings), notes=tuple(notes), rerun=done)
 
