@@ -113,7 +113,7 @@ class Chunk(Record, frozen=True, kw_only=True):
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
-class GoldItem(Record, frozen=True, kw_only=True):
+class GoldItem(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
     ``answer_digest`` is the digest of the gold lines, and is used to detect later changes to these lines.

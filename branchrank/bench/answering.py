@@ -170,28 +170,20 @@ def answer(
     predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
 ) -> Row:
     """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`."""
+    row = Row(question_id=question.id, predictor=predictor.name, llm=predictor.llm, repeat=repeat)
     try:
         retrieval = predictor.predict(question, top_k, repeat)
     except FATAL:
         raise
     except Exception as error:
-        return Row(
-            question_id=question.id,
-            predictor=predictor.name,
-            llm=predictor.llm,
-            repeat=repeat,
-            status="failed",
-            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
-        )
+        reason = hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ)
+        return msgspec.structs.replace(row, status="failed", error=reason)
     hits = judged_hits(retrieval.hits, question)
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
     ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
     found = any(hit.gold is not None for hit in hits[:DEPTH])
-    return Row(
-        question_id=question.id,
-        predictor=predictor.name,
-        llm=predictor.llm,
-        repeat=repeat,
+    return msgspec.structs.replace(
+        row,
         hits=hits,
         trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
         stages=stages,

@@ -123,7 +123,8 @@ def open_plan(
         asked = [system.llm for system in plan.systems if system.asks_llm]
         stages = opened.enter_context(open_llm(folder, asked, meter=meter))
         indexes: dict[str, Index] = {}
-        engines: dict[str, tuple[Engine, Engine]] = {}
+        engines: dict[str, Engine] = {}
+        uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
             index = (
@@ -137,26 +138,20 @@ def open_plan(
                 _ = index.vectors  # a damaged collection raises an error before the first question
             cache = opened.enter_context(closing(folder.open_cache()))
             corpus = (index, folder.corpus_root, plan.indexes[name])
-            engines[name] = (
-                Engine(
-                    *corpus,
-                    memo=Memo(),
-                    cache=cache,
-                    open_token_cache=folder.open_token_cache,
-                    llm_stages=stages,
-                ),
-                Engine(*corpus, memo=QueryMemo(), llm_stages=stages),  # uncached, for the latency pass
+            engines[name] = Engine(
+                *corpus, memo=Memo(), cache=cache, open_token_cache=folder.open_token_cache, llm_stages=stages
             )
-            for engine in engines[name]:
-                opened.callback(engine.close)
+            uncached[name] = Engine(*corpus, memo=QueryMemo(), llm_stages=stages)
+            opened.callback(engines[name].close)
+            opened.callback(uncached[name].close)
         yield OpenPlan(
             plan=plan,
             records=plan.records,
-            predictors=_predictors(plan, {name: engine for name, (engine, _) in engines.items()}),
-            unmemoized=_predictors(plan, {name: engine for name, (_, engine) in engines.items()}),
+            predictors=_predictors(plan, engines),
+            unmemoized=_predictors(plan, uncached),
             corpus=folder.corpus_root if indexes else None,
             indexes=indexes,
-            engines={name: engine for name, (engine, _) in engines.items()},
+            engines=engines,
             stages=stages,
             meter=meter,
         )

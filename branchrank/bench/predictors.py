@@ -8,7 +8,8 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -186,14 +187,6 @@ def load_class_predictor(name: str) -> ClassPredictor:
     return ClassPredictor(name, made, origin=name)
 
 
-class _Function:
-    """An object whose method ``retrieve`` calls a function ``f(query, k)``."""
-
-    def __init__(self, function: Callable[[str, int], Sequence[Hit]]) -> None:
-        self.retrieve = function
-        self.name = _name_of(function)
-
-
 def predictor_of(thing: object) -> BenchmarkPredictor:
     """Return a predictor that wraps a class, an object or a function.
 
@@ -220,7 +213,8 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     if callable(getattr(thing, "retrieve", None)):
         return ClassPredictor(type(thing).__name__, cast("Predictor", thing), origin=_dotted(type(thing)))
     if callable(thing):
-        return ClassPredictor("", _Function(thing), origin=_dotted(thing))
+        wrapped = SimpleNamespace(retrieve=thing, name=_name_of(thing))
+        return ClassPredictor("", cast("Predictor", wrapped), origin=_dotted(thing))
     raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
 
 

@@ -77,6 +77,8 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
     """Return the part of ``run.json`` that depends only on the plan, without credentials."""
     part = plan.settings.part(BenchmarkSettings)
     prices = plan.settings.part(LLMSettings).price_table
+    settings = msgspec.to_builtins(plan.settings.parts)
+    del settings[EngineSettings.section]  # processes and machines do not change results
     record = RunRecord(
         experiment=plan.experiment,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -98,11 +100,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
             for name, settings in plan.indexes.items()
             if plan.systems_on(name)
         },
-        settings={
-            name: msgspec.to_builtins(value)
-            for name, value in plan.settings.parts.items()
-            if name != EngineSettings.section  # processes and machines do not change results
-        },
+        settings=settings,
         origins={
             name: origin
             for name, origin in plan.settings.origins.items()
