@@ -350,13 +350,8 @@ class Workspace(Closing):
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
-        given = questions is not None
-        path = arguments.path("questions", questions) if given else self._folder.questions_path
-        asked = [
-            question.question
-            for question in load_questions(path, remedy=GIVE_QUESTIONS)
-            if question.answerable
-        ]
+        path = self._folder.questions_path if questions is None else arguments.path("questions", questions)
+        asked = [each.question for each in load_questions(path, remedy=GIVE_QUESTIONS) if each.answerable]
         if not asked:
             raise QuestionError(
                 f"{path} has no answerable question", remedy="choose another file with --questions"
@@ -447,8 +442,7 @@ class Workspace(Closing):
             system = name
         else:
             (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
-        found = problems(system)
-        if found:
+        if found := problems(system):
             raise UsageError("\n".join(found), remedy="correct these fields of the system")
         check_embedder(system, self._folder.index_settings.embedder)
         return system

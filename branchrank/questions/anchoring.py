@@ -52,7 +52,6 @@ class AnchorMove(Record, frozen=True, kw_only=True):
     """A gold item whose anchor was moved. ``before`` is ``None`` if the gold item had no lines."""
 
     question_id: str
-    item: int
     before: Span | None
     after: Span
 
@@ -107,8 +106,7 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
             elif place is not None and place.source in lines:
                 gold[number] = _anchored(item, place, lines)
                 if fault:
-                    move = AnchorMove(question_id=question.id, item=number, before=item.span, after=place)
-                    moved.append(move)
+                    moved.append(AnchorMove(question_id=question.id, before=item.span, after=place))
         mended.append(msgspec.structs.replace(question, gold=tuple(gold)))
     return Reanchoring(mended, moved, problems)
 

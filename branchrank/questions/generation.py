@@ -26,7 +26,6 @@ from branchrank.corpus.lines import NormalizedLines, normalize
 from branchrank.errors import InputError
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer
-from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
@@ -74,7 +73,6 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
     rejected: dict[str, int]
     sections_asked: int
     failed_calls: int
-    totals: Totals
     stopped: str = ""
 
     @property
@@ -128,7 +126,6 @@ def generate_questions(
         rejected=dict(sorted(verify.rejected.items())),
         sections_asked=len(calls),
         failed_calls=sum(call.outcome != "ok" for call in calls),
-        totals=totals(calls),
         stopped=streak.stopped,
     )
 

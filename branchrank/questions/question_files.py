@@ -67,10 +67,8 @@ def load_questions(path: Path, *, remedy: str = "pass the path of a question fil
     try:
         lines = read_file(path).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
-        raise QuestionError(
-            f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",
-            remedy=remedy,
-        ) from error
+        message = f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}"
+        raise QuestionError(message, remedy=remedy) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -141,16 +139,13 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 def question_line(question: Question) -> dict[str, Any]:
     """Return the JSON object for a question's line, omitting keys that have their default value."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
-    gold = [
-        {key: value for key, value in msgspec.to_builtins(item).items() if value is not None}
-        for item in question.gold
-    ]
+    gold = msgspec.to_builtins(question.gold)
     line.update(gold[0] if gold else {})
     for name in ("kind", "difficulty", "required_entity", "section_title"):
         if getattr(question, name):
             line[name] = getattr(question, name)
     if len(gold) > 1:
-        line["alternates"] = gold[1:]
+        line["alternates"] = list(gold[1:])
     if not question.answerable:
         line["answerable"] = False
     if question.gold_level != "span":

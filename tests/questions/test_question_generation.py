@@ -180,7 +180,7 @@ def test_a_reply_without_questions_is_a_failed_call(generate: Any, text: str) ->
     result = generate(lambda chat, n: scripted.say(text))
     assert result.questions == ()
     assert result.failed_calls == result.sections_asked == len(TOPICS)
-    assert result.totals.failed_calls == len(TOPICS)
+    assert result.failed_calls == len(TOPICS)
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
