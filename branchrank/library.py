@@ -96,31 +96,18 @@ _DEMO_SETTINGS = {
 }
 
 
-def run_benchmark(
-    plan: Plan,
-    *,
-    fresh: bool = False,
-    resume: str | Path | None = None,
-    seal: str | Path | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Run:
+def run_benchmark(plan: Plan, *, progress: bool | Progress = False, **options: Any) -> Run:
     """Run a plan, write the run's directory and its report, and return the finished run.
 
-    An interrupted run of the same plan is resumed, unless ``fresh`` is true. For a plan from
-    :func:`plan_from_run`, ``resume`` is the directory of the interrupted run. ``seal`` is a file that
-    :func:`seal_plan` wrote. If ``seal`` is given, the plan must be equal to the sealed plan. ``notify`` is
-    called with messages for the user. If ``progress`` is true, progress bars are shown. If the plan is
-    invalid, a single error with all problems is raised before any work starts. If all queries of a predictor
-    fail, no error is raised, and ``run.failed`` contains the predictor's name.
+    ``options`` are fields of :class:`~branchrank.bench.benchmark.BenchmarkOptions`. An interrupted run of the
+    same plan is resumed, unless ``fresh`` is true. For a plan from :func:`plan_from_run`, ``resume`` is the
+    directory of the interrupted run. ``seal`` is a file that :func:`seal_plan` wrote. If ``seal`` is given,
+    the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
+    ``progress`` is true, progress bars are shown. If the plan is invalid, a single error with all problems is
+    raised before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed``
+    contains the predictor's name.
     """
-    options = BenchmarkOptions(
-        fresh=fresh,
-        resume=None if resume is None else Path(resume),
-        seal=None if seal is None else Path(seal),
-        notify=notify,
-    )
-    return Run(run_and_report(plan, options, progress))
+    return Run(run_and_report(plan, BenchmarkOptions(**options), progress))
 
 
 def run_beir(

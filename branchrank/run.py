@@ -21,7 +21,6 @@ from branchrank.settings import arguments
 if TYPE_CHECKING:
     import pandas as pd
 
-    from branchrank.bench.resume import RunAccess
     from branchrank.report.verify import Verification
     from branchrank.runs.attribution import Explanation
     from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
@@ -291,19 +290,12 @@ class Run:
             notice=notice,
         )
 
-    def verify(
-        self,
-        *,
-        rerun: int = 0,
-        corpus: str | Path | None = None,
-        seal: str | Path | None = None,
-        access: RunAccess | None = None,
-    ) -> Verification:
+    def verify(self, **options: Any) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of randomly drawn questions that the systems answer again.
-        :func:`branchrank.library.verify` explains all arguments.
+        ``options`` are the keyword arguments of :func:`branchrank.library.verify`, such as ``rerun``, the
+        number of randomly drawn questions that the systems answer again.
         """
         from branchrank.report.verify import verify_run
 
-        return verify_run(self.directory, rerun=rerun, corpus=corpus, seal=seal, access=access)
+        return verify_run(self.directory, **options)

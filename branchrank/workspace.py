@@ -24,7 +24,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io import Closing
 from branchrank.io.progress import Notify, Progress, shown_progress
 from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.records import SEED, Hit, Predictor, Retrieval
+from branchrank.records import Hit, Predictor, Retrieval
 from branchrank.run import Run
 from branchrank.settings import BenchmarkSettings, GrepSettings, Resolved, RetrievalSettings, arguments
 from branchrank.spec import Endpoint, System
@@ -54,31 +54,20 @@ class WorkspaceQuestions(QuestionFiles):
     """The questions of one workspace. The ``path`` argument of a method selects another question file."""
 
     def label(
-        self,
-        run: Run,
-        output: AnyPath,
-        *,
-        annotator: str,
-        depth: int = 5,
-        seed: int = SEED,
-        questions: AnyPath | None = None,
+        self, run: Run, output: AnyPath, *, annotator: str, questions: AnyPath | None = None, **pool: int
     ) -> Labeling:
         """Return the first ``depth`` hits of each system in ``run``, for ``annotator`` to label.
 
-        Labels are written to the question file ``output``, which is created if it does not exist.
-        ``questions`` is the question file of a run that does not store question texts. Raises
-        :class:`~branchrank.errors.RunError` if the workspace's documents have changed since the run.
+        ``pool`` is the ``depth`` (default 5) and the ``seed`` of the order (default 42). Labels are written
+        to the question file ``output``, which is created if it does not exist. ``questions`` is the question
+        file of a run that does not store question texts. Raises :class:`~branchrank.errors.RunError` if the
+        workspace's documents have changed since the run.
         """
         from branchrank.runs.labeling import Labeling
 
+        asked = None if questions is None else Path(questions)
         return Labeling(
-            run.data,
-            Path(output),
-            annotator=annotator,
-            folder=self._folder,
-            depth=depth,
-            seed=seed,
-            questions=None if questions is None else Path(questions),
+            run.data, Path(output), annotator=annotator, folder=self._folder, questions=asked, **pool
         )
 
 

@@ -65,8 +65,8 @@ class BenchmarkOptions(Record, frozen=True, kw_only=True):
     """
 
     fresh: bool = False
-    resume: Path | None = None
-    seal: Path | None = None
+    resume: str | Path | None = None
+    seal: str | Path | None = None
     notify: Notify = no_notice
     progress: Progress = no_progress
     status: Notify = no_notice
@@ -86,7 +86,7 @@ def run_plan(
     starts. Raises :class:`~branchrank.errors.RunError` if the run in ``options.resume`` has a different plan.
     """
     questions = check_plan(plan)
-    sealed_by = check_seal(plan, questions, options.seal) if options.seal is not None else None
+    sealed_by = check_seal(plan, questions, Path(options.seal)) if options.seal is not None else None
     with (
         open_executor(plan.settings, options.notify) as executor,
         open_plan(
@@ -171,7 +171,7 @@ def run_opened(
 def _interrupted(run: RunRecord, reports: Path, options: BenchmarkOptions) -> Path | None:
     """Check and return the directory of the interrupted run to resume; return ``None`` for a new run."""
     if options.resume is not None:
-        begun: Path | None = check_resumable(options.resume, run.plan)
+        begun: Path | None = check_resumable(Path(options.resume), run.plan)
     else:
         begun = None if options.fresh else latest_unfinished(reports, run.plan)
     if begun is not None:
