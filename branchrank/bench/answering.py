@@ -61,11 +61,11 @@ class Answered(Record, frozen=True, kw_only=True):
 class AnsweringTask:
     """A task that answers shards of questions and yields one :class:`Answered` for each row."""
 
-    def __init__(self, opened: OpenPlan, *, trace_depth: int | None = None) -> None:
+    def __init__(self, opened: OpenPlan) -> None:
         self._opened: OpenPlan | None = opened
         self._plan = opened.plan
         self._top_k = opened.settings.top_k
-        self._trace_depth = opened.settings.trace_depth if trace_depth is None else trace_depth
+        self._trace_depth = opened.settings.trace_depth
         self._digests = {name: digest_of(index.manifest) for name, index in opened.indexes.items()}
 
     @property

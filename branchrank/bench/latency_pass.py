@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from branchrank.bench.answering import FATAL
 from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.io.progress import Progress, no_progress
-from branchrank.records import Question
+from branchrank.records import Question, Retrieval
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.settings import BenchmarkSettings
 
@@ -78,13 +78,14 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
     except FATAL:
         raise
     except Exception:
-        retrieval = None
+        retrieval = Retrieval(hits=())
     elapsed = 1000.0 * (time.perf_counter() - wall)
     spent = 1000.0 * (_cpu_seconds() - cpu)
-    stages = dict(retrieval.stage_ms) if retrieval is not None else {}
-    calls = retrieval.calls if retrieval is not None else ()
-    waited = sum(call.latency_ms for call in calls)
-    remembered = sum(call.latency_ms for call in calls if call.replayed or call.served_by != "server")
+    stages = dict(retrieval.stage_ms)
+    waited = sum(call.latency_ms for call in retrieval.calls)
+    remembered = sum(
+        call.latency_ms for call in retrieval.calls if call.replayed or call.served_by != "server"
+    )
     total = elapsed + remembered
     stages |= {TOTAL: total, CPU: spent, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
     return [

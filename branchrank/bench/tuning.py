@@ -260,7 +260,7 @@ def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str,
             weights = {WEIGHTS[name][0]: value for name, value in point.items() if name in WEIGHTS}
             system = with_values(each.system, {**weights, "name": _label(each.system.name, number)})
             predictors.append(planned_system(system, index=index))
-    part = msgspec.structs.replace(given.settings.part(BenchmarkSettings), baseline="")
+    part = msgspec.structs.replace(given.settings.part(BenchmarkSettings), baseline="", trace_depth=0)
     settings = given.settings.with_parts(part)
     return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)
 
@@ -276,7 +276,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
     ):
         if not executor.in_process:
             opened.load_models()
-        task = AnsweringTask(opened, trace_depth=0)
+        task = AnsweringTask(opened)
         progress("questions", 0, len(asked))
         for answered in executor.map(task, shards_of(wanted)):
             row = answered.row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from branchrank.cli.options import (
 )
 from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from branchrank.report.datasets import Form
 
 PRIMARY = flag("--primary", "Measure to test, such as strict_hit@5. Default: the primary measure of the run.")
 MEASURES = flag(
@@ -127,9 +130,6 @@ def gate(ctx: click.Context, /, run: Path, baseline: Path, where: tuple[str, ...
     library.write_gate(decided, **outputs)
     click.echo(str(decided))
     ctx.exit(EXIT_CODES[decided.outcome])
-
-
-Form = Literal["text", "markdown", "csv"]
 
 
 @click.command("datasets", cls=Command)

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -34,6 +34,7 @@ from branchrank.records import Hit, Retrieval
 
 if TYPE_CHECKING:
     from branchrank.serve.tui import Choice
+    from branchrank.systems.document_systems import Mode
     from branchrank.workspace import Workspace
 
 #: The maximum number of lines to show from each hit.
@@ -158,9 +159,6 @@ def hybrid(data_dir: Path, quiet: bool, no_llm: bool, **given: Any) -> None:
     with open_workspace(data_dir, quiet=quiet, **own) as workspace:
         workspace.check_llm("hybrid")
         _answer_queries(workspace, predictor="hybrid", **given)
-
-
-Mode = Literal["keyword", "semantic", "hybrid"]
 
 
 @click.command("search", cls=Command)

@@ -139,14 +139,13 @@ def _leaks(
         words = frozenset(content_stems(question.question))
         headings = (section.title for item in question.gold for section in _asked(question, item, sections))
         heading = next((each for each in headings if words and words == frozenset(content_stems(each))), None)
-        message = ""
         if heading is not None:
-            message = f"has the same words as the heading of its gold, {heading!r}"
+            what = f"has the same words as the heading of its gold, {heading!r}"
         elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:
-            message = f"has all of its {len(words)} content words in its gold"
-        if message:
-            message = f"question {question.id!r} {message}"
-            yield Finding(check="leakage", question_id=question.id, message=message)
+            what = f"has all of its {len(words)} content words in its gold"
+        else:
+            continue
+        yield Finding(check="leakage", question_id=question.id, message=f"question {question.id!r} {what}")
 
 
 def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
