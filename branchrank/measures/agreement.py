@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import NormalDist
 
+import numpy as np
+
 from branchrank.records import Record
 
 
@@ -58,26 +60,26 @@ def cohens_kappa(
     """
     if not pairs:
         raise ValueError("no items")
-    counts = Counter(pairs)
-    table = tuple(tuple(counts[first, second] for second in categories) for first in categories)
-    n = len(pairs)
-    shares = [[count / n for count in row] for row in table]
-    size = range(len(categories))
-    rows = [sum(shares[i]) for i in size]
-    columns = [sum(shares[i][j] for i in size) for j in size]
-    observed = sum(shares[i][i] for i in size)
-    expected = sum(rows[i] * columns[i] for i in size)
+    counts, n = Counter(pairs), len(pairs)
+    table = np.array([[counts[first, second] for second in categories] for first in categories])
+    shares = table / n
+    rows, columns = shares.sum(axis=1), shares.sum(axis=0)
+    observed, expected = float(np.trace(shares)), float(rows @ columns)
     kappa = error = low = high = None
     if expected < 1:
         kappa = (observed - expected) / (1 - expected)
-        error = _standard_error(shares, rows, columns, kappa, expected, n)
+        apart = shares * ~np.eye(len(table), dtype=bool)
+        spread = float(np.diag(shares) @ (1 - (rows + columns) * (1 - kappa)) ** 2)
+        spread += (1 - kappa) ** 2 * float((apart * (columns[:, None] + rows) ** 2).sum())
+        spread -= (kappa - expected * (1 - kappa)) ** 2
+        error = math.sqrt(max(0.0, spread) / n) / (1 - expected)
         reach = NormalDist().inv_cdf(1 - alpha / 2) * error
         low, high = max(-1.0, kappa - reach), min(1.0, kappa + reach)
-        if all(table[i][j] == 0 for i in size for j in size if i != j):
+        if not apart.any():
             low = ((alpha / 2) ** (1 / n) - expected) / (1 - expected)
     return Agreement(
         categories=tuple(categories),
-        table=table,
+        table=tuple(map(tuple, table.tolist())),
         n=n,
         observed=observed,
         expected=expected,
@@ -86,18 +88,3 @@ def cohens_kappa(
         low=low,
         high=high,
     )
-
-
-def _standard_error(
-    shares: Sequence[Sequence[float]],
-    rows: Sequence[float],
-    columns: Sequence[float],
-    kappa: float,
-    expected: float,
-    n: int,
-) -> float:
-    size = range(len(rows))
-    agreed = sum(shares[i][i] * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2 for i in size)
-    apart = sum(shares[i][j] * (columns[i] + rows[j]) ** 2 for i in size for j in size if i != j)
-    spread = agreed + (1 - kappa) ** 2 * apart - (kappa - expected * (1 - kappa)) ** 2
-    return math.sqrt(max(0.0, spread) / n) / (1 - expected)

@@ -14,7 +14,7 @@ baseline``.
    (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that of the
    observed total.
 4. Holm's correction covers the comparisons that share a baseline and a measure.
-5. The fragility of a result is the number of wrong gold labels that would change the result.
+5. The fragility of a result is the number of wrong gold labels after which it is no longer significant.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
 """
@@ -147,31 +147,18 @@ def p_floor(differing: int) -> float:
     return min(1.0, 2.0 ** (1 - differing))
 
 
-class Fragility(Record, frozen=True, kw_only=True):
-    """The smallest sets of questions whose relabeling makes a lead disappear or lose its significance.
-
-    ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
-    ``unsettle`` are relabeled, the difference is no longer significant. ``unsettle`` is empty if the
-    difference is not significant with the original labels. If the questions in ``overturn`` are relabeled,
-    the leader's mean is no longer higher than the other predictor's mean. Questions with equal differences
-    are sorted by id. ``candidates`` counts the questions that favor the leader.
-    """
-
-    leader: str | None
-    unsettle: tuple[str, ...]
-    overturn: tuple[str, ...]
-    candidates: int
-
-
 def fragility(
-    a: tuple[str, Mapping[str, float]],
-    b: tuple[str, Mapping[str, float]],
+    a: Mapping[str, float],
+    b: Mapping[str, float],
     clusters: Mapping[str, str],
     *,
     alpha: float = 0.05,
     seed: int = 0,
-) -> Fragility:
-    """Return the fragility of the better predictor's lead on the questions of ``clusters``.
+) -> tuple[tuple[str, ...], int]:
+    """Return the smallest set of questions whose relabeling makes a lead lose its significance.
+
+    The set is empty if the difference is not significant with the original labels. The second value is the
+    number of questions that favor the leader. Questions with equal differences are sorted by id.
 
     Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
     correct answer. If the gold label is corrected, the question's difference in score changes its sign, so
@@ -185,30 +172,13 @@ def fragility(
     Holm's correction, pass alpha divided by the number of candidates.
     """
     ids = sorted(clusters)
-    differences = np.array([b[1][each] - a[1][each] for each in ids])
-    total = float(differences.sum())
-    if abs(total) < 1e-9:
-        return Fragility(leader=None, unsettle=(), overturn=(), candidates=0)
-    if total < 0:
-        differences = -differences
-    favoring = sorted(
-        (i for i in range(len(ids)) if differences[i] > 0), key=lambda i: (-differences[i], ids[i])
-    )
+    remaining = np.array([b[each] - a[each] for each in ids])
+    if remaining.sum() < 0:
+        remaining = -remaining
+    favoring = sorted((i for i in range(len(ids)) if remaining[i] > 0), key=lambda i: (-remaining[i], ids[i]))
     sources = [clusters[each] for each in ids]
-    unsettled: int | None = None
-    overturned = 0
-    remaining = differences.copy()
-    while True:
-        if unsettled is None and sign_flip(cluster_sums(remaining, sources), seed=seed).p >= alpha:
-            unsettled = overturned
-        if remaining.sum() <= 1e-9:
-            break
-        remaining[favoring[overturned]] *= -1
-        overturned += 1
-    chosen = tuple(ids[i] for i in favoring)
-    return Fragility(
-        leader=b[0] if total > 0 else a[0],
-        unsettle=chosen[: overturned if unsettled is None else unsettled],
-        overturn=chosen[:overturned],
-        candidates=len(favoring),
-    )
+    changed = 0
+    while remaining.sum() > 1e-9 and sign_flip(cluster_sums(remaining, sources), seed=seed).p < alpha:
+        remaining[favoring[changed]] *= -1
+        changed += 1
+    return tuple(ids[i] for i in favoring[:changed]), len(favoring)

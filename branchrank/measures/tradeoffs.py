@@ -107,54 +107,40 @@ def cheapest_not_inferior(
     )
 
 
-class Answer(Record, frozen=True, kw_only=True):
-    """A predictor's confidence for one question, and whether its answer is correct.
-
-    The confidence is ``None`` if the predictor returned no hits, which means that the predictor abstains.
-    """
-
-    confidence: float | None
-    right: bool
-
-
-class RiskPoint(Record, frozen=True, kw_only=True):
-    """The coverage and the risk if only answers with a confidence of at least ``threshold`` are given."""
-
-    threshold: float
-    coverage: float
-    risk: float
-
-
 class RiskCoverage(Record, frozen=True, kw_only=True):
     """A risk-coverage curve, the area under the curve (AURC), and the excess over the best possible AURC.
 
-    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. Without answers, the risk
-    is not defined, and an area of 0 would look like a perfect result.
+    Each of the ``points`` contains a coverage and the risk at this coverage, if only the answers with the
+    highest confidence are given. ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never
+    answers. Without answers, the risk is not defined, and an area of 0 would look like a perfect result.
     """
 
-    points: tuple[RiskPoint, ...]
+    points: tuple[tuple[float, float], ...]
     aurc: float | None
     excess: float | None
 
 
-def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
+def risk_coverage(answers: Sequence[tuple[float | None, bool]]) -> RiskCoverage:
     """Return the risk-coverage curve, which has no points if the predictor never answers.
+
+    ``answers`` contains a predictor's confidence for each question, and whether its answer is correct. The
+    confidence is ``None`` if the predictor returned no hits, which means that the predictor abstains.
 
     The area under the curve covers only the answered questions. A predictor that abstains on a question
     lowers its coverage, but the abstention does not count as a wrong answer. If you compare the areas under
     two curves, therefore also compare the coverage at the last point of each curve.
     """
-    given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
+    given = [(confidence, right) for confidence, right in answers if confidence is not None]
     given.sort(key=lambda each: -each[0])
     points = []
     answered = wrong = 0
     area = 0.0
-    for threshold, group in groupby(given, key=lambda each: each[0]):
+    for _, group in groupby(given, key=lambda each: each[0]):
         rights = [right for _, right in group]
         answered += len(rights)
         wrong += rights.count(False)
         area += len(rights) * wrong / answered
-        points.append(RiskPoint(threshold=threshold, coverage=answered / len(answers), risk=wrong / answered))
+        points.append((answered / len(answers), wrong / answered))
     if not answered:
         return RiskCoverage(points=(), aurc=None, excess=None)
     first_wrong = answered - wrong

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from branchrank.io.table import Cell, Table, table_of
 from branchrank.measures.measures import mean, named_measure
-from branchrank.measures.tradeoffs import Answer, RiskCoverage, risk_coverage
+from branchrank.measures.tradeoffs import RiskCoverage, risk_coverage
 from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Points, Section
 from branchrank.report.result import over
@@ -124,7 +124,7 @@ def unanswerable(run: RunData) -> Section | None:
     drawn = []
     for name in scores.predictors:
         curves, offered = _curves(scores, name)
-        answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
+        answered = [curve.points[-1][0] if curve.points else 0.0 for curve in curves]
         # A curve ends at the share of questions that the predictor answered.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
@@ -160,16 +160,12 @@ def unanswerable(run: RunData) -> Section | None:
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
     """Return one risk-coverage curve per repeat, and the mean number of unanswerable questions with hits."""
     first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
-    answers: dict[int, list[Answer]] = {}
+    answers: dict[int, list[tuple[float | None, bool]]] = {}
     offered = 0
     for row in scores.rows(predictor):
         known = row.question_id in answerable
-        answers.setdefault(row.repeat, []).append(
-            Answer(
-                confidence=row.hits[0].score if row.hits else None,
-                right=known and scores.value(row, first) == 1.0,
-            )
-        )
+        right = known and scores.value(row, first) == 1.0
+        answers.setdefault(row.repeat, []).append((row.hits[0].score if row.hits else None, right))
         offered += bool(row.hits) and not known
     return list(map(risk_coverage, answers.values())), offered / len(answers)
 
@@ -184,10 +180,10 @@ def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
     """Return the mean risk of the curves at ``coverage``, or ``None`` if a curve ends at a lower coverage."""
     risks = []
     for curve in curves:
-        reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)
+        reached = next((risk for covered, risk in curve.points if covered >= coverage - 1e-9), None)
         if reached is None:
             return None
-        risks.append(reached.risk)
+        risks.append(reached)
     return mean(risks)
 
 

@@ -140,15 +140,15 @@ def _gap(value: float, low: float | None, high: float | None, measure: str) -> s
 def _deciding_labels(each: Comparison, run: RunData) -> str:
     if not each.is_significant:
         return NOTHING
-    found = fragility(
-        (each.baseline, run.scores.per_question(each.baseline, run.primary)),
-        (each.candidate, run.scores.per_question(each.candidate, run.primary)),
+    changed, favoring = fragility(
+        run.scores.per_question(each.baseline, run.primary),
+        run.scores.per_question(each.candidate, run.primary),
         run.clusters,
         # The significance level that Holm's correction uses for this comparison.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.record.seed,
     )
-    return f"{len(found.unsettle)} of {found.candidates}"
+    return f"{len(changed)} of {favoring}"
 
 
 def _exploratory(

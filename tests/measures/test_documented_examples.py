@@ -12,7 +12,7 @@ from branchrank.measures.matching import judge
 from branchrank.measures.measures import DEFINITIONS, parse_measure
 from branchrank.measures.passage_size import passage_size, summarize_passages
 from branchrank.measures.significance import fragility
-from branchrank.measures.tradeoffs import Answer, risk_coverage
+from branchrank.measures.tradeoffs import risk_coverage
 from branchrank.measures.verdicts import gate
 from branchrank.runs.timings import percentile
 
@@ -149,7 +149,7 @@ def test_the_gate():
 
 
 def test_risk_latency_and_fragility():
-    answers = [Answer(confidence=-place, right=place % 2 == 0) for place in range(4)]
+    answers = [(-place, place % 2 == 0) for place in range(4)]
     found = risk_coverage(answers)
     text = section("statistics.md", "Risk and coverage: unanswerable questions")
     assert f"AURC = {found.aurc:.3f}" in text
@@ -160,7 +160,6 @@ def test_risk_latency_and_fragility():
     assert "With 100 queries, the upper confidence bound for p95 is the second-longest time" in text
     a = {str(number): 0.0 for number in range(6)}
     b = dict.fromkeys(a, 1.0)
-    lead = fragility(("a", a), ("b", b), {each: each for each in a})
-    assert (len(lead.unsettle), len(lead.overturn)) == (1, 3)
-    words = "if one win becomes a loss, and the leader loses its lead if three wins become losses"
-    assert words in section("statistics.md", "Fragility of a result")
+    changed, _ = fragility(a, b, {each: each for each in a})
+    assert len(changed) == 1
+    assert "if one win becomes a loss" in section("statistics.md", "Fragility of a result")

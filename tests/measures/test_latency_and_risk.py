@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.measures.tradeoffs import Answer, risk_coverage
+from branchrank.measures.tradeoffs import risk_coverage
 from branchrank.runs.timings import percentile
 
 
@@ -32,45 +32,34 @@ def test_the_interval_of_a_percentile_is_two_sided(n, quantile, low, high):
         assert binom.sf(high - 1, n, quantile) <= 0.025 < binom.sf(high - 2, n, quantile)
 
 
-def answers(*pairs):
-    return [Answer(confidence=confidence, right=right) for confidence, right in pairs]
-
-
 def test_a_risk_coverage_curve_matches_a_manual_calculation():
-    found = risk_coverage(answers((0.9, True), (0.8, False), (0.7, True), (0.1, False)))
-    assert [(p.coverage, p.risk) for p in found.points] == [
-        (0.25, 0),
-        (0.5, 1 / 2),
-        (0.75, 1 / 3),
-        (1, 1 / 2),
-    ]
+    found = risk_coverage([(0.9, True), (0.8, False), (0.7, True), (0.1, False)])
+    assert found.points == ((0.25, 0), (0.5, 1 / 2), (0.75, 1 / 3), (1, 1 / 2))
     assert found.aurc == pytest.approx((0 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
     assert found.excess == pytest.approx(found.aurc - (0 + 0 + 1 / 3 + 1 / 2) / 4)
 
 
 def test_answers_with_equal_confidence_are_added_together():
-    found = risk_coverage(answers((0.5, True), (0.5, False)))
-    assert [(p.coverage, p.risk) for p in found.points] == [(1.0, 0.5)]
+    found = risk_coverage([(0.5, True), (0.5, False)])
+    assert found.points == ((1.0, 0.5),)
     assert found.aurc == 0.5
 
 
 def test_abstaining_lowers_coverage_but_not_risk():
-    found = risk_coverage(answers((0.5, True), (None, False)))
-    assert found.points[-1].coverage == 0.5
+    found = risk_coverage([(0.5, True), (None, False)])
+    assert found.points[-1][0] == 0.5
     assert found.aurc == 0.0
 
 
 def test_a_system_that_never_answers_has_an_undefined_risk():
-    never = risk_coverage(answers((None, False), (None, False)))
+    never = risk_coverage([(None, False), (None, False)])
     assert (never.points, never.aurc, never.excess) == ((), None, None)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3, 0.4]), st.booleans()), min_size=1, max_size=12))
 def test_the_best_order_has_no_excess(pairs):
-    found = risk_coverage(answers(*pairs))
+    found = risk_coverage(pairs)
     assert 0 <= found.excess <= found.aurc <= 1
-    best = risk_coverage(
-        answers(*((1.0 - place / 100 - (not right), right) for place, (_, right) in enumerate(pairs)))
-    )
+    best = risk_coverage([(1.0 - place / 100 - (not right), right) for place, (_, right) in enumerate(pairs)])
     assert best.excess == pytest.approx(0)
