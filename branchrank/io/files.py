@@ -172,7 +172,7 @@ def digest_of(value: object) -> str:
 
 
 #: Matches the names of temporary files that :func:`atomic_writer` creates.
-_TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.(?:(.+)\.)?[0-9a-f]{16}\.tmp")
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -277,16 +277,17 @@ def remove_beneath(root: Path, relative: str) -> None:
             path.unlink()
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove the temporary files of killed processes from a folder.
+def remove_temporary(folder: Path, name: str = "") -> None:
+    """Remove the temporary files of killed processes from a folder, or only those of the file ``name``.
 
-    Call this function only while no process is writing to the folder. Files that can't be removed are
+    Call this function only while no process is writing to the folder or file. Files that can't be removed are
     ignored.
     """
     with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if _TEMPORARY.fullmatch(name):
-                os.unlink(folder / name)
+        for each in os.listdir(folder):
+            match = _TEMPORARY.fullmatch(each)
+            if match and name in ("", match[1]):
+                os.unlink(folder / each)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import QuestionError, nearest_path
-from branchrank.io.files import digest_of, read_file, write_bytes, write_jsonl
+from branchrank.io.files import digest_of, read_file, remove_temporary, write_bytes, write_jsonl
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
 
 
@@ -161,7 +161,8 @@ def question_line(question: Question) -> dict[str, Any]:
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write a question file atomically."""
+    """Write a question file atomically, and remove what a killed process left beside it."""
+    remove_temporary(path.parent, path.name)
     write_jsonl(path, (question_line(question) for question in questions))
 
 

@@ -29,6 +29,7 @@ try:
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
     from pydantic import BaseModel, Field
+    from starlette.routing import Route
 except ImportError:
     raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
 from branchrank.serve.server import BODY_LIMIT, Guard
@@ -197,6 +198,9 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
         # The guard checks the headers ``Host`` and ``Origin``.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
+    for route in application.routes:
+        if isinstance(route, Route):  # no event stream for GET, which would only delay a shutdown
+            route.methods = {"POST"}
     return Guard(application, access)
 
 

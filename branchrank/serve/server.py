@@ -25,11 +25,13 @@ from branchrank.records import Record
 from branchrank.serve.access import Access, bracketed
 
 try:
+    import h11
     import uvicorn
     from starlette.datastructures import Headers, MutableHeaders
     from starlette.middleware.cors import CORSMiddleware
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
     raise MissingDependencyError("uvicorn", extra="serve", purpose="serving over HTTP") from None
 
@@ -195,6 +197,22 @@ def url_of(host: str, listening: socket.socket) -> str:
     return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
 
 
+class _Protocol(H11Protocol):
+    """Uvicorn's protocol, which logs no traceback for an invalid request.
+
+    Uvicorn's error response does not fit a ``HEAD`` request or a response that has begun, and the application
+    must not respond after it.
+    """
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond with status 400 if that is still possible, and close the connection."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        with contextlib.suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
+        self.transport.close()
+
+
 def http_server(application: ASGIApp) -> uvicorn.Server:
     """Return a server for ``application`` that also limits the number of open connections.
 
@@ -211,7 +229,7 @@ def http_server(application: ASGIApp) -> uvicorn.Server:
 
     config = uvicorn.Config(
         limited,
-        http="h11",
+        http=_Protocol,
         loop="asyncio",
         ws="none",
         log_config=None,

@@ -6,9 +6,11 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -34,11 +36,11 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(
-    data_dir: Path, *arguments: str, **environment: str
+    data_dir: Path, *arguments: str, verb: str = "serve", **environment: str
 ) -> tuple[subprocess.Popen[str], str, list[str]]:
     """A server, its address, and the lines that it said before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "branchrank.cli.main", "serve", "--data-dir", str(data_dir), *arguments],
+        [sys.executable, "-m", "branchrank.cli.main", verb, "--data-dir", str(data_dir), *arguments],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},
@@ -63,6 +65,42 @@ def test_a_signal_shuts_down_the_server_cleanly(data_dir: Path, number: int, cod
     _, rest = process.communicate(timeout=30)
     assert process.returncode == code
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(("verb", "path"), [("serve", "/retrieve"), ("mcp", "/mcp")])
+def test_aborted_and_invalid_requests_are_not_logged(data_dir: Path, verb: str, path: str) -> None:
+    words = ("--transport", "http") if verb == "mcp" else ()
+    process, url, _ = start(data_dir, "--port", "0", "--predictor", "sqlite", *words, verb=verb)
+    address = (urlsplit(url).hostname, urlsplit(url).port)
+
+    def request(method: str, *lines: str, body: str = "", host: str = "localhost") -> bytes:
+        accept = "Accept: application/json, text/event-stream\r\nContent-Type: application/json"
+        return "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {host}", accept, *lines, "", body)).encode()
+
+    length, chunked = "Content-Length: 50", "Transfer-Encoding: chunked"
+    requests = [
+        request("POST", length)[:40],
+        request("POST", length, body='{"query": '),
+        request("POST", length, body='{"query": ', host="elsewhere"),
+        request("GET"),
+        *(request(method, chunked, body="5\r\nab") for method in ("POST", "GET")),
+        *(request(method, chunked, body="3\r\nabc\r\nzz\r\n") for method in ("POST", "HEAD", "GET")),
+        request("HEAD", chunked, body="zz\r\n", host="elsewhere"),
+        request("POST", chunked, "Expect: 100-continue", body="zz\r\n", host="elsewhere"),
+    ]
+    for raw in requests * 4:
+        for is_reset in (False, True):
+            with socket.create_connection(address) as connection:
+                connection.sendall(raw)
+                if is_reset:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    try:
+        with httpx.stream("GET", f"{url.removesuffix(path)}{path}", timeout=5) as answer:
+            assert answer.status_code == 405, "no stream that would hold up the shutdown"
+            process.terminate()
+    finally:
+        _, said = process.communicate(timeout=20)
+    assert said == ""
 
 
 def test_a_token_from_the_environment_is_required(data_dir: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -190,6 +191,41 @@ def test_passages_can_be_labeled_on_a_terminal(made: tuple[Path, Path], tmp_path
     assert terminal.process.returncode == 130
     assert b"Traceback" not in terminal.output
     assert sum(len(labels_of(each)) for each in load_questions(file)) == 1
+
+
+def test_a_killed_process_keeps_each_label_and_leaves_no_file(
+    made: tuple[Path, Path], label, tmp_path: Path
+) -> None:
+    project, run = made
+    file = tmp_path / "killed.jsonl"
+    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "label", run, "--annotator", "ada"]
+
+    def answer(place: str) -> str:
+        return "ynp"[sum(place.encode()) % 3] + "\n"
+
+    places = [match[0].partition("] ")[2] for match in SHOWN.finditer(label("s\n" * 99).stdout)]
+    label("".join(map(answer, places)), output="whole.jsonl")
+    before = 0
+    for count in (1, 3, 2):
+        words = [*verb, "--data-dir", project / "data", "--output", file]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        seen = (match[0].partition("] ")[2] for match in map(SHOWN.match, process.stdout) if match)
+        for number, place in enumerate(seen):
+            assert place == places[before + number]
+            if number == count:
+                break
+            process.stdin.write(answer(place))
+            process.stdin.flush()
+        process.kill()
+        process.communicate()
+        before += count
+        assert sum(len(labels_of(each)) for each in load_questions(file)) == before
+        (tmp_path / f".killed.jsonl.{count:016x}.tmp").touch()  # as of a process killed while it writes
+    label("".join(map(answer, places[before:])), output="killed.jsonl")
+    assert file.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.jsonl", "whole.jsonl"]
 
 
 @pytest.fixture

@@ -39,15 +39,24 @@ DEADLINE_S = 120
 
 
 def program(
-    words: Sequence[str], folder: Path, *, at: int = 0, kind: str = "", log: Path | None = None
+    words: Sequence[str],
+    folder: Path,
+    *,
+    at: int = 0,
+    kind: str = "",
+    log: Path | None = None,
+    typed: str = "",
 ) -> Any:
     """Run a command in a forked process; its exit status (negative: the signal) and what it printed."""
-    with tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as stdin:
+        stdin.write(typed.encode())
+        stdin.seek(0)
         child = os.fork()
         if child == 0:
             status = 70
             try:
                 os.chdir(folder)
+                os.dup2(stdin.fileno(), 0)
                 for stream in (1, 2):
                     os.dup2(printed.fileno(), stream)
                 descriptor = -1 if log is None else os.open(log, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -149,7 +158,7 @@ class Trials:
         load_modules(self._copy("modules"), self.words)
         replace_drawing()
         folder, log = self._copy("undisturbed"), work / "operations.log"
-        status, printed = program(self.words, folder, log=log)
+        status, printed = program(self.words, folder, log=log, typed=scenario.typed(folder))
         assert status == 0, printed
         self.wanted: Outcome = scenario.outcome(folder)
         self.sites = sites(log)
@@ -163,13 +172,14 @@ class Trials:
     def trial(self, at: int, kind: str) -> dict[str, object]:
         """One fault and the command again."""
         folder = self._copy("trial")
-        first, printed = program(self.words, folder, at=at, kind=kind)
+        first, printed = program(self.words, folder, at=at, kind=kind, typed=self.scenario.typed(folder))
         problems = []
         if first == -signal.SIGALRM:
             problems.append("hang")
         if "Traceback" in printed or first == 70:
             problems.append("traceback")
-        again, more = (0, "") if first == 0 else program(self._next(folder), folder)
+        typed = self.scenario.typed(folder)
+        again, more = (0, "") if first == 0 else program(self._next(folder), folder, typed=typed)
         if first == 0:
             problems += self._differences(folder, "silent")
         elif again != 0:
