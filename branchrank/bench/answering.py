@@ -16,7 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -93,7 +93,7 @@ class AnsweringTask:
     def open(self) -> Iterator[Callable[[Sequence[Wanted]], Iterator[Answered]]]:
         """Yield a function that answers the questions in a shard."""
         if self._opened is not None:
-            yield self._answers(self._opened)
+            yield partial(self._answers, self._opened)
             return
         with open_plan(self._plan, (), build=False) as opened:
             for name, index in opened.indexes.items():
@@ -102,18 +102,14 @@ class AnsweringTask:
                         f"the index {name!r} in {self._plan.data_dir} was changed during the run",
                         remedy="run the command again, and do not rebuild the index during the run",
                     )
-            yield self._answers(opened)
+            yield partial(self._answers, opened)
 
-    def _answers(self, opened: OpenPlan) -> Callable[[Sequence[Wanted]], Iterator[Answered]]:
-        def answers(shard: Sequence[Wanted]) -> Iterator[Answered]:
-            for wanted in shard:
-                for number, repeat in wanted.answers:
-                    row = answer(
-                        opened.predictors[number], wanted.question, self._top_k, repeat, self._trace_depth
-                    )
-                    yield Answered(row=row, **_taken(opened.memos))
-
-        return answers
+    def _answers(self, opened: OpenPlan, shard: Sequence[Wanted]) -> Iterator[Answered]:
+        for wanted in shard:
+            for number, repeat in wanted.answers:
+                predictor = opened.predictors[number]
+                row = answer(predictor, wanted.question, self._top_k, repeat, self._trace_depth)
+                yield Answered(row=row, **_taken(opened.memos))
 
 
 def quality_pass(
@@ -129,17 +125,12 @@ def quality_pass(
         for number, each in enumerate(opened.records)
         for repeat in range(each.repeats)
     ]
-    wanted = [
-        Wanted(
-            question=question,
-            answers=tuple(
-                (number, repeat)
-                for number, name, repeat in pairs
-                if (question.id, name, repeat) not in log.rows
-            ),
+    wanted = []
+    for question in questions:
+        missing = (
+            (number, repeat) for number, name, repeat in pairs if (question.id, name, repeat) not in log.rows
         )
-        for question in questions
-    ]
+        wanted.append(Wanted(question=question, answers=tuple(missing)))
     total = len(questions) * len(pairs)
     done = total - sum(len(each.answers) for each in wanted)
     computed: Counter[str] = Counter()

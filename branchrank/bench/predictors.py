@@ -8,7 +8,7 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
@@ -168,6 +168,14 @@ def _checked(hit: Hit) -> Hit:
     return checked
 
 
+def _made(name: str, make: Callable[[], object], remedy: str) -> object:
+    """Return ``make()``. Raises :class:`UsageError` if a user's module or class raises an exception."""
+    try:
+        return make()
+    except Exception as error:
+        raise UsageError(f"predictor {name}: {type(error).__name__}: {error}", remedy=remedy) from error
+
+
 def load_class_predictor(name: str) -> ClassPredictor:
     """Import ``module:Class`` and instantiate the class without arguments.
 
@@ -178,13 +186,10 @@ def load_class_predictor(name: str) -> ClassPredictor:
         f"check that {module_name}.py is in the working directory or on PYTHONPATH, and defines "
         f"{class_name}.retrieve(query, k)"
     )
-    try:
-        made = getattr(importlib.import_module(module_name), class_name)()
-    except Exception as error:
-        raise UsageError(f"predictor {name!r}: {type(error).__name__}: {error}", remedy=remedy) from error
+    made = _made(repr(name), lambda: getattr(importlib.import_module(module_name), class_name)(), remedy)
     if not callable(getattr(made, "retrieve", None)):
         raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
-    return ClassPredictor(name, made, origin=name)
+    return ClassPredictor(name, cast("Predictor", made), origin=name)
 
 
 def predictor_of(thing: object) -> BenchmarkPredictor:
@@ -199,15 +204,8 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     """
     remedy = "use a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, type):
-        try:
-            return predictor_of(thing())
-        except UsageError:
-            raise
-        except Exception as error:
-            raise UsageError(
-                f"predictor {thing.__qualname__}: {type(error).__name__}: {error}",
-                remedy=f"pass an object: {thing.__qualname__}(...)",
-            ) from error
+        name = thing.__qualname__
+        return predictor_of(_made(name, thing, remedy=f"pass an object: {name}(...)"))
     if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
         return cast("BenchmarkPredictor", thing)
     if callable(getattr(thing, "retrieve", None)):
