@@ -154,17 +154,16 @@ def check(questions: Path | None, data_dir: Path) -> None:
         click.echo(f"note: {safe(note)}")
     for finding in result.findings:
         click.echo(safe(str(finding)))
-    found = result.coverage
     click.echo(
-        f"{path}: {found.questions} questions, {found.unanswerable} unanswerable, "
-        f"{found.file_level} with a whole page as gold"
+        f"{path}: {result.questions} questions, {result.unanswerable} unanswerable, "
+        f"{result.file_level} with a whole page as gold"
     )
     click.echo(
-        f"the gold covers {found.documents_asked} of {found.documents} documents "
-        f"and {found.sections_asked} of {found.sections} sections"
+        f"the gold covers {result.documents_asked} of {result.documents} documents "
+        f"and {result.sections_asked} of {result.sections} sections"
     )
-    if found.leakage is not None:
-        click.echo(f"{found.leakage:.0%} of a question's content words are in its gold, on average")
+    if result.leakage is not None:
+        click.echo(f"{result.leakage:.0%} of a question's content words are in its gold, on average")
     if result.errors:
         raise QuestionError(
             f"{path}: {result.errors} gold items do not match the corpus",

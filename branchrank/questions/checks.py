@@ -55,14 +55,16 @@ class Finding(Record, frozen=True, kw_only=True):
         return f"{self.severity}: {self.message}"
 
 
-class Coverage(Record, frozen=True, kw_only=True):
-    """The number of questions, and the numbers of documents and sections that contain gold.
+class QuestionCheck(Record, frozen=True, kw_only=True):
+    """The findings in the order of the checks, notes on gold that the corpus lacks, and the coverage.
 
-    ``documents_asked`` and ``sections_asked`` count documents and sections that contain gold. ``leakage`` is
-    the mean share (0..1) of a question's content words that its gold contains. If no question has gold lines,
-    ``leakage`` is ``None``.
+    ``questions`` is the number of questions. ``documents_asked`` and ``sections_asked`` count documents and
+    sections that contain gold. ``leakage`` is the mean share (0..1) of a question's content words that its
+    gold contains. If no question has gold lines, ``leakage`` is ``None``.
     """
 
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
     questions: int
     unanswerable: int
     file_level: int
@@ -71,14 +73,6 @@ class Coverage(Record, frozen=True, kw_only=True):
     sections: int
     sections_asked: int
     leakage: float | None
-
-
-class QuestionCheck(Record, frozen=True, kw_only=True):
-    """The findings in the order of the checks, the coverage, and notes on gold that the corpus lacks."""
-
-    findings: tuple[Finding, ...]
-    coverage: Coverage
-    notes: tuple[str, ...]
 
     @property
     def errors(self) -> int:
@@ -105,7 +99,9 @@ def check_questions(
         for item in question.gold
         for section in _asked(question, item, sections)
     }
-    coverage = Coverage(
+    return QuestionCheck(
+        findings=tuple(findings),
+        notes=tuple(notes),
         questions=len(questions),
         unanswerable=sum(not question.answerable for question in questions),
         file_level=sum(question.gold_level == "file" for question in questions),
@@ -115,7 +111,6 @@ def check_questions(
         sections_asked=len(asked),
         leakage=sum(shares.values()) / len(shares) if shares else None,
     )
-    return QuestionCheck(findings=tuple(findings), coverage=coverage, notes=tuple(notes))
 
 
 def _leaked(question: Question, lines: Lines) -> float | None:

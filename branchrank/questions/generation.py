@@ -19,8 +19,11 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from branchrank.corpus.lines import NormalizedLines, normalize
 from branchrank.errors import InputError
@@ -266,13 +269,10 @@ def _request(node: Node, lines: Lines, options: GenerationOptions, max_tokens: i
 def _read(reply: LLMReply) -> list[_Draft]:
     value: Any = read_json(reply.text)
     items = value.get("questions", [value]) if isinstance(value, dict) else value
-    drafts = [
-        _Draft(question=item["question"], quote=item["quote"])
-        for item in (items if isinstance(items, list) else [])
-        if isinstance(item, dict)
-        and isinstance(item.get("question"), str)
-        and isinstance(item.get("quote"), str)
-    ]
+    drafts = []
+    for item in items if isinstance(items, list) else ():
+        with suppress(msgspec.ValidationError):
+            drafts.append(msgspec.convert(item, _Draft))
     if not drafts:
         raise ReplyError("no question")
     return drafts

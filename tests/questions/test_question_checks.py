@@ -81,7 +81,7 @@ def test_coverage(workspace: WorkspaceFolder) -> None:
         ask("b", "profile of heat in matcha", start=1, end=6),
         Question(id="c", question="oolong", gold=(GoldItem(source_file="install.rst"),), gold_level="file"),
         Question(id="d", question="coffee", answerable=False),
-    ).coverage
+    )
     assert (result.questions, result.unanswerable, result.file_level) == (4, 1, 1)
     assert (result.documents, result.documents_asked) == (5, 2)
     assert result.sections_asked == 3, "brewing and its first section, and the page install.rst"
