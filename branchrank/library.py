@@ -198,18 +198,14 @@ def power(
 
 
 def compare_datasets(
-    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
-    *,
-    measure: str = "",
-    baseline: str = "",
-    delta: float | None = None,
+    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run], **options: Any
 ) -> DatasetComparison:
     """Compare systems over several datasets, with macro averages and one stratified test.
 
     ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
-    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. The result contains the
-    means and the comparisons. Printing the result shows a table, and its attribute ``frame`` is a DataFrame.
-    The methods ``text`` and ``write`` produce Markdown or CSV.
+    ``options`` are ``measure``, ``baseline`` and ``delta``, which default to the values of the first run. The
+    result contains the means and the comparisons. Printing the result shows a table, and its attribute
+    ``frame`` is a DataFrame. The methods ``text`` and ``write`` produce Markdown or CSV.
 
     Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
     required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
@@ -218,9 +214,7 @@ def compare_datasets(
     given = runs.values() if isinstance(runs, Mapping) else runs
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
     names = list(runs) if isinstance(runs, Mapping) else datasets.dataset_names(loaded)
-    return datasets.compare_datasets(
-        dict(zip(names, loaded, strict=True)), measure=measure, baseline=baseline, delta=delta
-    )
+    return datasets.compare_datasets(dict(zip(names, loaded, strict=True)), **options)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:

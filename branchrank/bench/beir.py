@@ -80,7 +80,12 @@ def beir_plan(
     Raises :class:`UsageError` for an invalid name, measure or setting, :class:`~branchrank.errors.InputError`
     for an invalid file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
     """
-    folder = _beir_folder(options.folder)
+    folder = locate_corpus(options.folder)
+    if not is_beir(folder):
+        raise QuestionError(
+            f"{folder} is not a BEIR folder: corpus.jsonl or queries.jsonl is missing",
+            remedy="choose a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
+        )
     split = options.split
     name = folder.resolve().name
     place = Path("data", name) if options.data_dir is None else Path(options.data_dir)
@@ -120,17 +125,6 @@ def beir_plan(
     build_workspace(opened, CorpusInputs(corpus=folder), progress)[1].close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
-
-
-def _beir_folder(folder: Path) -> Path:
-    """Return the path of a BEIR folder, given as a path or ``ir:ID``, or raise :class:`QuestionError`."""
-    found = locate_corpus(folder)
-    if not is_beir(found):
-        raise QuestionError(
-            f"{found} is not a BEIR folder: corpus.jsonl or queries.jsonl is missing",
-            remedy="choose a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
-        )
-    return found
 
 
 def _is_large(plan: Plan, questions: int) -> bool:

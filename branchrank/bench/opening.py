@@ -127,11 +127,8 @@ def open_plan(
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
-            index = (
-                open_or_build(workspace, partial(build_index, workspace, progress=progress))
-                if build
-                else open_index(workspace)
-            )
+            rebuild = partial(build_index, workspace, progress=progress)
+            index = open_or_build(workspace, rebuild) if build else open_index(workspace)
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file, plan.data_dir)
             if searches_vectors(plan.systems_on(name)):

@@ -79,6 +79,8 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
     prices = plan.settings.part(LLMSettings).price_table
     settings = msgspec.to_builtins(plan.settings.parts)
     del settings[EngineSettings.section]  # processes and machines do not change results
+    every = plan.settings.origins.items()
+    origins = {name: origin for name, origin in every if name.partition(".")[0] in settings}
     record = RunRecord(
         experiment=plan.experiment,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -101,11 +103,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
             if plan.systems_on(name)
         },
         settings=settings,
-        origins={
-            name: origin
-            for name, origin in plan.settings.origins.items()
-            if not name.startswith(f"{EngineSettings.section}.")
-        },
+        origins=origins,
         provenance=gather(),
         prices=read_prices(Path(prices)) if prices else None,
     )
