@@ -24,8 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
-import numpy as np
-
 from branchrank.embedders.hub import (
     REMEDY,
     files_digest,
@@ -34,10 +32,15 @@ from branchrank.embedders.hub import (
     modules_of,
     read_json,
 )
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
-from branchrank.embedders.sentence_transformers import LEAST_TOKENS, PYLATE_DENSE, check_folder, load_model
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_row, unit_rows
+from branchrank.embedders.sentence_transformers import (
+    LEAST_TOKENS,
+    PYLATE_DENSE,
+    SentenceTransformersEmbedder,
+    check_folder,
+    load_model,
+)
 from branchrank.errors import ModelError
-from branchrank.io.printable import encodable
 from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
@@ -66,7 +69,7 @@ def is_colbert(folder: Path) -> bool:
     )
 
 
-class ColbertEmbedder:
+class ColbertEmbedder(SentenceTransformersEmbedder):
     """An embedder that runs the ColBERT checkpoint ``model`` with sentence-transformers 6.2 or later.
 
     Raises :class:`ModelError` if the model is not available, has only pickled weights or needs code from
@@ -84,11 +87,12 @@ class ColbertEmbedder:
         query, document = (self._model.prompts.get(task) or "" for task in ("query", "document"))
         limit = getattr(self._model[0], "document_length", None) or self._model.max_seq_length or LEAST_TOKENS
         marker = self._model.tokenizer(document, add_special_tokens=False)["input_ids"]
+        (rows,) = self._model.encode_query(["dimension"], prompt=query, show_progress_bar=False)
         self.identity = EmbedderIdentity(
             name="colbert",
             model=model,
             revision=folder_revision(folder, revision),
-            dimension=len(self._query_rows("dimension", query)[0]),
+            dimension=rows.shape[1],
             max_tokens=limit - len(marker),
             query_prefix=query,
             document_prefix=document,
@@ -103,39 +107,15 @@ class ColbertEmbedder:
         """Return the mean of a query's token vectors, scaled to unit length."""
         return unit_row(self.embed_query_tokens(text).sum(axis=0), origin=self.identity.model)
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
-        """Return the vector of each text, and the unit vectors of the tokens that the model keeps.
-
-        The vector of each text is the mean of its token vectors, scaled to unit length.
-        """
-        vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
-        tokens = []
-        for number, text in enumerate(texts):
-            with self._lock:
-                (rows,) = self._model.encode_document(
-                    [encodable(text)],
-                    prompt=self.identity.document_prefix,
-                    convert_to_numpy=True,
-                    show_progress_bar=False,
-                )
-            tokens.append(unit_rows(rows, origin=self.identity.model))
-            vectors[number] = tokens[-1].sum(axis=0)  # The sum has the same direction as the mean.
-            progress("embed", number + 1, len(texts))
-        return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
-
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, including ``[MASK]`` tokens that extend the query."""
-        return unit_rows(self._query_rows(text, self.identity.query_prefix), origin=self.identity.model)
+        (rows,) = self._encoded("query", [text], convert_to_numpy=True)
+        return unit_rows(rows, origin=self.identity.model)
 
-    def _query_rows(self, text: str, prefix: str) -> Vectors:
-        with self._lock:
-            rows: Vectors
-            (rows,) = self._model.encode_query(
-                [encodable(text)], prompt=prefix, convert_to_numpy=True, show_progress_bar=False
-            )
-        return rows
+    def _vector_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
+        (encoded,) = self._encoded("document", [text], convert_to_numpy=True)
+        rows = unit_rows(encoded, origin=self.identity.model)
+        return rows.sum(axis=0), rows  # The sum has the same direction as the mean.
 
 
 def _is_stanford(folder: Path) -> bool:

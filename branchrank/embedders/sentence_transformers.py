@@ -134,12 +134,16 @@ class SentenceTransformersEmbedder:
         """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
-        for number, text in enumerate(texts, start=1):
-            (encoded,) = self._encoded("document", [text], output_value=None)
-            vectors[number - 1] = encoded["sentence_embedding"].float().cpu().numpy()
-            tokens.append(self._rows(encoded))
-            progress("embed", number, len(texts))
+        for number, text in enumerate(texts):
+            vectors[number], rows = self._vector_and_rows(text)
+            tokens.append(rows)
+            progress("embed", number + 1, len(texts))
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
+
+    def _vector_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
+        """Return the vector of a document before scaling, and the unit vectors of its tokens."""
+        (encoded,) = self._encoded("document", [text], output_value=None)
+        return encoded["sentence_embedding"].float().cpu().numpy(), self._rows(encoded)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""

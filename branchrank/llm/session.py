@@ -108,8 +108,16 @@ class LLMSession(Closing):
         """
         known = self._gateways.get((base_url, model))
         if known is None:
-            known = self._replayed(model) if self.settings.replay else self._served(base_url, model, explicit)
-            self._gateways[base_url, model] = known
+            client = None if self.settings.replay else self._client(base_url, model, explicit)
+            known = self._gateways[base_url, model] = Gateway(
+                self._recorded_model(model) if client is None else client.model,
+                client,
+                ledger=self.ledger,
+                cassette=self._cassette,
+                cache=self._cache,
+                endpoint="" if client is None else client.endpoint.url,
+                settings=self.settings,
+            )
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
@@ -134,22 +142,18 @@ class LLMSession(Closing):
         """Close the clients, the cassette and the decision cache."""
         self._open.close()
 
-    def _replayed(self, model: str) -> Gateway:
+    def _recorded_model(self, model: str) -> str:
+        """Return the model to replay: ``model`` or, if it is empty, the only model in the cassette."""
         assert self._cassette is not None
         recorded = self._cassette.models()
         if not recorded:
             raise ArtifactError(
                 f"the cassette {self._cassette.path} is empty", remedy="record a run with --llm-record"
             )
-        return Gateway(
-            model or _only(recorded, str(self._cassette.path)),
-            None,
-            ledger=self.ledger,
-            cassette=self._cassette,
-            settings=self.settings,
-        )
+        return model or _only(recorded, str(self._cassette.path))
 
-    def _served(self, base_url: str, model: str, explicit: bool) -> Gateway:
+    def _client(self, base_url: str, model: str, explicit: bool) -> ChatClient:
+        """Open a client for an endpoint, and check that the endpoint answers."""
         if not base_url:
             raise UsageError(
                 "no LLM endpoint was given",
@@ -162,15 +166,7 @@ class LLMSession(Closing):
         self._open.callback(client.close)
         client.model = self._reached(client, model)
         self._check_recording(client)
-        return Gateway(
-            client.model,
-            client,
-            ledger=self.ledger,
-            cassette=self._cassette,
-            cache=self._cache,
-            endpoint=endpoint.url,
-            settings=self.settings,
-        )
+        return client
 
     def _reached(self, client: ChatClient, model: str) -> str:
         """Check that the endpoint answers, and return the name of the model to call."""
@@ -258,17 +254,14 @@ class AskingTask(Generic[T]):
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[LLMRequest]], list[Answer[T]]]]:
         """Yield a function that takes a list of requests and returns their answers."""
-        if self._llm is not None:
-            yield self._work(self._llm)
-            return
-        assert self._source is not None
-        source = self._source
-        opened = open_gateway(source.settings, source.cache_path, source.base_url, self._model, no_notice)
-        with opened as (llm, _):
-            yield self._work(llm)
-
-    def _work(self, llm: Gateway) -> Callable[[Sequence[LLMRequest]], list[Answer[T]]]:
-        return lambda requests: llm.ask_all([(request, self._read) for request in requests])
+        with ExitStack() as opened:
+            llm, source = self._llm, self._source
+            if llm is None:
+                assert source is not None
+                llm, _ = opened.enter_context(
+                    open_gateway(source.settings, source.cache_path, source.base_url, self._model, no_notice)
+                )
+            yield lambda requests: llm.ask_all([(request, self._read) for request in requests])
 
 
 class LLMWork(NamedTuple):

@@ -113,15 +113,27 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
     return complete
 
 
-@alias_fields(
-    LOCAL,
-    vector_top_n="branches.dense.top_n",
-    bm25_top_n="branches.bm25.top_n",
-    fusion="fuse.method",
-    rrf_k="fuse.k",
-    bm25_weight="branches.bm25.weight",
-    vector_weight="branches.dense.weight",
-)
+#: The aliases that several systems have.
+_FUSION = {
+    "vector_top_n": "branches.dense.top_n",
+    "bm25_top_n": "branches.bm25.top_n",
+    "fusion": "fuse.method",
+    "rrf_k": "fuse.k",
+    "bm25_weight": "branches.bm25.weight",
+    "vector_weight": "branches.dense.weight",
+}
+_RERANKING = {
+    "reranker": "rerank.method",
+    "cross_encoder": "rerank.cross_encoder",
+    "base_url": "llm.base_url",
+    "model": "llm.model",
+    "candidate_order": "rerank.candidate_order",
+    "rerank_fusion_weight": "rerank.fusion_weight",
+    "context_tokens": "rerank.context_tokens",
+}
+
+
+@alias_fields(LOCAL, **_FUSION)
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     """Settings for the ``local`` predictor, which fuses the vector and BM25 rankings of chunks with RRF."""
 
@@ -131,23 +143,12 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
 
 @alias_fields(
     HYBRID,
-    vector_top_n="branches.dense.top_n",
-    bm25_top_n="branches.bm25.top_n",
-    fusion="fuse.method",
-    rrf_k="fuse.k",
-    bm25_weight="branches.bm25.weight",
-    vector_weight="branches.dense.weight",
+    **_FUSION,
     candidate_cap="fuse.cap",
     neighbor_depth="branches.dense.expand.depth",
     siblings="branches.dense.expand.siblings",
     file_roots="branches.dense.expand.file_roots",
-    reranker="rerank.method",
-    cross_encoder="rerank.cross_encoder",
-    base_url="llm.base_url",
-    model="llm.model",
-    candidate_order="rerank.candidate_order",
-    rerank_fusion_weight="rerank.fusion_weight",
-    context_tokens="rerank.context_tokens",
+    **_RERANKING,
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
@@ -277,13 +278,7 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     vector_weight="branches.dense.weight",
     maxsim_candidates="rescore.candidates",
     maxsim_weight="rescore.weight",
-    reranker="rerank.method",
-    cross_encoder="rerank.cross_encoder",
-    base_url="llm.base_url",
-    model="llm.model",
-    candidate_order="rerank.candidate_order",
-    rerank_fusion_weight="rerank.fusion_weight",
-    context_tokens="rerank.context_tokens",
+    **_RERANKING,
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
     """Settings for the ``late-interaction`` predictor, which reranks candidates by MaxSim.
