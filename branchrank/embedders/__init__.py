@@ -37,6 +37,7 @@ from branchrank.embedders.protocol import (
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError, WorkerError, or_else, suggestion
+from branchrank.io.environment import load_installed
 from branchrank.io.progress import Notify
 from branchrank.settings import IndexSettings
 
@@ -133,14 +134,7 @@ def check_name(embedder: str) -> None:
 def _open_installed(entry: EntryPoint, model: str, notify: Notify | None) -> Embedder:
     """Open the embedder of an installed package."""
     shown = f"the embedder {entry.name!r} ({entry.value})"
-    try:
-        opens = entry.load()
-    except Exception as error:
-        raise UsageError(
-            f"{shown} cannot be imported: {error}",
-            remedy="reinstall the package that provides this embedder",
-        ) from error
-    made: Embedder = opens(model, notify)
+    made: Embedder = load_installed(entry, shown)(model, notify)
     if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
         raise UsageError(
             f"{shown} returned {made!r}, which has no valid `identity`",

@@ -17,6 +17,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from branchrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _ONE_AT_A_TIME = threading.RLock()
 #: BranchRank's version. Importing the package itself here would be an import circle.
@@ -85,3 +91,16 @@ def set_torch_threads(count: int) -> None:
     torch = sys.modules.get("torch")
     if count and torch is not None:
         torch.set_num_threads(count)
+
+
+def load_installed(entry: EntryPoint, shown: str) -> Any:
+    """Return the object to which an installed package's entry point refers.
+
+    ``shown`` describes the object in the error message. Raises :class:`UsageError` if importing it fails.
+    """
+    try:
+        return entry.load()
+    except Exception as error:  # A user's package can raise any exception.
+        raise UsageError(
+            f"{shown} cannot be imported: {error}", remedy="reinstall the package that provides it"
+        ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from operator import itemgetter
@@ -77,14 +77,6 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
     ordered.sort(key=itemgetter(1), reverse=True)
     chosen = ordered[:limit]
     return RankedList(*zip(*chosen, strict=True)) if chosen else RankedList((), ())
-
-
-def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Return a map from each key to its rank (if the key is repeated, its best rank), counted from 1."""
-    placed: dict[str, int] = {}
-    for position, entry in enumerate(ranking, start=1):
-        placed.setdefault(entry.key, position)
-    return placed
 
 
 def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:

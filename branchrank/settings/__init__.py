@@ -112,8 +112,6 @@ class Setting(Record, frozen=True, kw_only=True):
     several: bool = False
     #: The recommended range. Values outside the recommended range are allowed, but cause a warning.
     recommended: tuple[float, float] | None = None
-    #: The path (such as ``fuse.k``) of the field that this setting changes in a built-in system, or "".
-    address: str = ""
     reaches: str = ""
 
     @property
@@ -146,7 +144,6 @@ _hints = cache(partial(get_type_hints, include_extras=True))
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     """Return the description of every setting in a settings record, in the order of the record's fields."""
     hints = _hints(part)
-    aliases = part.aliases if issubclass(part, SystemSettings) else {}
     prefix = "" if part.short_flags else f"{part.section}-"
     described = []
     for field in msgspec.structs.fields(part):
@@ -168,7 +165,6 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 if get_origin(bare) is Literal
                 else (),
                 recommended=extra.get(RECOMMENDED),
-                address=aliases.get(field.name, ""),
                 several="several" in extra,
                 reaches=extra.get("reaches", ""),
             )

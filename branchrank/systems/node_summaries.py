@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
@@ -28,14 +27,13 @@ _SUMMARY_TOKENS = 160
 
 
 class Summarized(Record, frozen=True, kw_only=True):
-    """The nodes with their summaries, in pre-order, and the totals of the LLM calls.
+    """The nodes with their summaries, in pre-order.
 
     For each node whose LLM call failed, ``failed`` maps the node's id to the reason for the failure.
     """
 
     nodes: tuple[Node, ...]
     failed: dict[str, str]
-    totals: Totals
 
 
 def summarize_nodes(
@@ -47,7 +45,6 @@ def summarize_nodes(
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
-    calls = []
     asker = Asker(work, _read)
     count = len(tree.nodes) - 1
     for nodes in _by_height(tree):
@@ -56,13 +53,8 @@ def summarize_nodes(
             if answer.value is None:
                 failed[node.id] = answer.call.outcome
             summaries[node.id] = node.summary if answer.value is None else answer.value
-            calls.append(answer.call)
         progress("summaries", len(summaries), count)
-    return Summarized(
-        nodes=tuple(with_summaries(tree.nodes.values(), summaries)),
-        failed=failed,
-        totals=totals(calls),
-    )
+    return Summarized(nodes=tuple(with_summaries(tree.nodes.values(), summaries)), failed=failed)
 
 
 def _by_height(tree: Tree) -> list[list[Node]]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import UsageError, suggestion
+from branchrank.io.environment import load_installed
 from branchrank.records import Scored
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Unit
@@ -200,16 +201,11 @@ def branch_kind(name: str) -> BranchKind:
         found: BranchKind = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         return found
     for entry in entry_points(group=ENTRY_POINTS, name=name):
-        try:
-            made = entry.load()
-        except Exception as error:
-            raise UsageError(
-                f"the branch kind {name!r} ({entry.value}) cannot be imported: {error}",
-                remedy="reinstall the package that provides it",
-            ) from error
+        shown = f"the branch kind {name!r} ({entry.value})"
+        made = load_installed(entry, shown)
         if not isinstance(made, BranchKind):
             raise UsageError(
-                f"the branch kind {name!r} ({entry.value}) is a {type(made).__name__}, not a BranchKind",
+                f"{shown} is a {type(made).__name__}, not a BranchKind",
                 remedy="change the entry point to an instance of branchrank.systems.branches.BranchKind",
             )
         return made

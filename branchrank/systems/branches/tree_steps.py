@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.prompts import excerpt, step_messages
@@ -53,10 +53,8 @@ class TreeStep(Record, frozen=True, kw_only=True):
     calls: tuple[LLMCall, ...] = ()
 
 
-class Chooser(Protocol):
-    """A function that picks the children to follow. ``step`` is counted from 1."""
-
-    def __call__(self, children: Sequence[Node], step: int) -> TreeStep: ...
+#: A function that picks the children to follow in a step. Steps are counted from 1.
+Chooser = Callable[[Sequence[Node], int], TreeStep]
 
 
 @dataclass
