@@ -109,9 +109,6 @@ class ChatClient(Closing):
         )
         self._end_guard = guard_logs(self._redact)
 
-    def __repr__(self) -> str:
-        return f"ChatClient({self.endpoint!r}, model={self.model!r})"
-
     def complete(self, request: LLMRequest) -> CallResult:
         """Answer one request within the deadline.
 

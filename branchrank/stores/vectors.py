@@ -82,18 +82,14 @@ class ExactVectors:
                 f"the index has {len(ids)} ids, but {len(matrix)} vectors",
                 remedy=REBUILD,
             )
-        self._ids = Strings.of(ids)
+        #: The ids of the vectors, in the order of the rows.
+        self.ids = Strings.of(ids)
         self.matrix = np.asarray(matrix)
 
     @property
     def dimension(self) -> int:
         """The dimension of the vectors."""
         return int(self.matrix.shape[1])
-
-    @property
-    def ids(self) -> Strings:
-        """The ids of the vectors, in the order of the rows."""
-        return self._ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` vectors nearest to a unit vector of shape ``(d,)``, best first.
@@ -102,7 +98,7 @@ class ExactVectors:
         returns unknown ids.
         """
         check_query(vector, self.dimension)
-        count = min(n, len(self._ids))
+        count = min(n, len(self.ids))
         if count <= 0:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
@@ -117,20 +113,20 @@ class ExactVectors:
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
         scores = cosines(self.matrix, rows, vector)
-        order = best(scores, self._ids.ties, n, rows=rows)
-        return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
+        order = best(scores, self.ids.ties, n, rows=rows)
+        return scored(self.ids.take(rows[order].tolist()), scores[order].tolist())
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores of the vectors with the ids ``keys``, which are those of :meth:`search`.
 
         Raises ``KeyError`` for an unknown id.
         """
-        rows = np.array([self._ids.row(key) for key in keys], dtype=np.intp)
+        rows = np.array([self.ids.row(key) for key in keys], dtype=np.intp)
         return cosines(self.matrix, rows, vector)
 
     def vector(self, key: str) -> Vectors:
         """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
-        return np.array(self.matrix[self._ids.row(key)])
+        return np.array(self.matrix[self.ids.row(key)])
 
     def close(self) -> None:
         """Close files and connections. Exact search has none to close."""

@@ -43,18 +43,6 @@ def pageindex(settings: Resolved) -> System:
     return _with_llm_as_asked(settings, PageindexSettings, changes)
 
 
-def hybrid(settings: Resolved) -> System:
-    """Return the ``hybrid`` system, which fuses vector and BM25 search with RRF and reranks the results.
-
-    The sections that contain the nearest chunks, and their neighbors in the tree, are fused with the results
-    of a BM25 search over sections.
-
-    With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
-    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
-    """
-    return _with_llm_as_asked(settings, HybridSettings)
-
-
 def grep(settings: Resolved) -> System:
     """Return the ``grep`` system, which uses RRF to fuse the results of grep and a vector search.
 
@@ -93,15 +81,6 @@ def sqlite(settings: Resolved) -> System:
     return _laid(settings, RetrievalSettings, weights)
 
 
-def late_interaction(settings: Resolved) -> System:
-    """Return the ``late-interaction`` system, which fuses vectors and BM25, adds MaxSim, and reranks.
-
-    With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
-    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
-    """
-    return _with_llm_as_asked(settings, LateInteractionSettings)
-
-
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
     """Return the system that a settings section configures. ``changes`` override the section's values."""
     values = settings.part(part)
@@ -119,7 +98,11 @@ def _hits(settings: Resolved) -> dict[str, Any]:
 def _with_llm_as_asked(
     settings: Resolved, record: type[SystemSettings], changes: dict[str, Any] | None = None
 ) -> System:
-    """Return the section's system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set."""
+    """Return the section's system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set.
+
+    Without an LLM, only a cross-encoder can rerank the results. Raises :class:`UsageError` for an LLM model
+    without an endpoint, except with ``no_llm``.
+    """
     system, part = _laid(settings, record, changes), settings.part(record)
     if part.base_url and not part.no_llm:
         return system
@@ -141,11 +124,11 @@ def _with_llm_as_asked(
 BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "local": lambda settings: _laid(settings, LocalSettings),
     "pageindex": pageindex,
-    "hybrid": hybrid,
+    "hybrid": lambda settings: _with_llm_as_asked(settings, HybridSettings),
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
-    "late-interaction": late_interaction,
+    "late-interaction": lambda settings: _with_llm_as_asked(settings, LateInteractionSettings),
     "bm25": lambda settings: with_values(BM25, _hits(settings)),
     "dense": lambda settings: with_values(DENSE, _hits(settings)),
 }

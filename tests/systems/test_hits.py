@@ -10,7 +10,7 @@ from support.worlds import QUERIES, make_index
 from branchrank.index.reader import Index
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Fuse, System
-from branchrank.systems.builtin import hybrid
+from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.engine import Engine
 
 DENSE = "dense(chunks)"
@@ -31,7 +31,7 @@ def test_a_section_has_the_rank_and_score_of_its_best_chunk_in_the_shortlist(
     world: World, query: str
 ) -> None:
     index, engine, resolved = world
-    found = engine.retrieve(hybrid(resolved), query, 30)
+    found = engine.retrieve(BUILTIN["hybrid"](resolved), query, 30)
     stages = {stage.stage: stage for stage in found.trace}
     shortlist = dict(zip(stages[DENSE].keys, stages[DENSE].scores, strict=True))
     assert len(shortlist) == 3
@@ -49,7 +49,7 @@ def test_a_section_from_the_expansion_names_its_seed(world: World) -> None:
     index, engine, resolved = world
     noted = 0
     for query in QUERIES:
-        found = engine.retrieve(hybrid(resolved), query, 30)
+        found = engine.retrieve(BUILTIN["hybrid"](resolved), query, 30)
         stages = {stage.stage: stage.keys for stage in found.trace}
         for hit in found.hits:
             reached = hit.node_id in stages["expansion"] and hit.node_id not in stages["mapping"]
