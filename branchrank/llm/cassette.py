@@ -23,7 +23,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,9 @@ from branchrank.io.key_values import Database, Layout, RedisValues
 from branchrank.io.progress import Notify
 from branchrank.llm.request import CallResult, LLMRequest
 from branchrank.records import Record
+
+T = TypeVar("T")
+_Content = dict[str, Any]
 
 _LAYOUT = Layout(
     what="recorded LLM calls",
@@ -121,7 +124,7 @@ class Cassette(Closing):
         return [
             KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
             for row in self._rows(f"{_ALL} ORDER BY key")
-            if (found := _intact(row)) is not None and (content := _content(row[3])) is not None
+            if (found := _intact(row)) is not None and (content := _decoded(row[3], _Content)) is not None
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
@@ -145,7 +148,7 @@ class Cassette(Closing):
         if not rows:
             return "the cassette is empty"
         near = [row for row in rows if row[1:3] == rows[0][1:3]]
-        contents = [content for row in near if (content := _content(row[3])) is not None]
+        contents = [content for row in near if (content := _decoded(row[3], _Content)) is not None]
         if rows[0][0] == key or not contents:
             return "its row is damaged"
         wanted = request.content(model)
@@ -206,7 +209,7 @@ class RedisDecisions:
         """Return a call's cached outcome, or ``None`` if the value in Redis is missing or damaged."""
         key = call_key(request, model, endpoint)
         content = self._values.get_many([key]).get(key)
-        return None if content is None else _recorded(content)
+        return None if content is None else _decoded(content, CallResult)
 
     def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str) -> None:
         """Cache one call until it expires."""
@@ -245,22 +248,14 @@ def _intact(row: tuple[Any, ...]) -> CallResult | None:
     """Return the outcome stored in a row, or ``None`` if the row is damaged."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
-    return _recorded(row[4])
+    return _decoded(row[4], CallResult)
 
 
-def _recorded(content: str | bytes) -> CallResult | None:
+def _decoded(content: str | bytes, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(content, type=CallResult)
+        return msgspec.json.decode(content, type=kind)
     except NOT_JSON:
         return None
-
-
-def _content(text: str) -> dict[str, Any] | None:
-    try:
-        content = msgspec.json.decode(text)
-    except NOT_JSON:
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _prompt_lines(content: dict[str, Any]) -> list[str]:

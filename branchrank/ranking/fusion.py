@@ -107,7 +107,7 @@ def _fuse(
         weight = 1.0 if weights is None else weights.get(name, 1.0)
         if weight < 0 or math.isnan(weight):
             raise ValueError(f"the weight of branch {name!r} must be at least 0, not {weight}")
-        if weight == 0:
+        if weight == 0 or not branches[name]:
             continue
         ranking = _distinct(RankedList.of(branches[name]))
         for key, share in zip(ranking.ids, normalize(ranking.scores), strict=True):
@@ -132,8 +132,6 @@ def _of_best(ranking: RankedList) -> RankedList:
 
 
 def _min_max(scores: Sequence[float]) -> list[float]:
-    if not scores:
-        return []
     low = min(scores)
     high = max(scores)
     if high == low:
@@ -142,8 +140,6 @@ def _min_max(scores: Sequence[float]) -> list[float]:
 
 
 def _three_sigma(scores: Sequence[float]) -> list[float]:
-    if not scores:
-        return []
     mean = math.fsum(scores) / len(scores)
     deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     if deviation == 0:

@@ -73,16 +73,13 @@ class Memo:
             self._drop(key)
             self._kept[key] = (value, size)
             self._bytes += size
-            while self._is_full():
+            # The last remaining result is kept.
+            while len(self._kept) > self._most or (self._bytes > self._limit and len(self._kept) > 1):
                 self._drop(next(iter(self._kept)))
         return value
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
         return sys.getsizeof(key) + held_bytes(value)
-
-    def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result. The last remaining result is kept."""
-        return len(self._kept) > self._most or (self._bytes > self._limit and len(self._kept) > 1)
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
         _, size = self._kept.pop(key, (None, 0))

@@ -33,7 +33,7 @@ from branchrank.io.environment import preserved_random_state, preserved_start_me
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.parsing import yes_log_odds
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
-from branchrank.llm.request import LLMReply, LLMRequest, ReplyError
+from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.lists import rescore
 from branchrank.records import Node, Scored
@@ -200,9 +200,7 @@ def _traced(
 
 
 def _yes(reply: LLMReply) -> float:
-    if not reply.logprobs or not reply.logprobs[0]:
-        raise ReplyError("no log-probabilities")
-    return yes_log_odds(reply.logprobs[0])
+    return yes_log_odds(reply.logprobs[0] if reply.logprobs else {})
 
 
 def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:
