@@ -71,27 +71,18 @@ def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
     return sum(span.overlap(other) for span in some for other in others)
 
 
-class PassageSummary(Record, frozen=True, kw_only=True):
-    """A predictor's mean passage sizes; a value is ``None`` if there are no hits or no gold lines.
+def summarize_passages(sizes: Sequence[PassageSize]) -> dict[str, float | None]:
+    """Return a predictor's mean passage sizes. A value is ``None`` if there are no hits or no gold lines.
 
     ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
     ``span_precision`` and ``gold_coverage`` are means over the questions whose gold specifies lines.
     """
-
-    lines_per_hit: float | None
-    repeated_pages: float | None
-    span_precision: float | None
-    gold_coverage: float | None
-
-
-def summarize_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
-    """Summarize one predictor's passage sizes over all questions."""
     hits = sum(size.hits for size in sizes)
     precisions = [size.span_precision for size in sizes if size.span_precision is not None]
     coverages = [size.gold_coverage for size in sizes if size.gold_coverage is not None]
-    return PassageSummary(
-        lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,
-        repeated_pages=sum(size.repeated_pages for size in sizes) / hits if hits else None,
-        span_precision=mean(precisions) if precisions else None,
-        gold_coverage=mean(coverages) if coverages else None,
-    )
+    return {
+        "lines_per_hit": sum(size.lines for size in sizes) / hits if hits else None,
+        "repeated_pages": sum(size.repeated_pages for size in sizes) / hits if hits else None,
+        "span_precision": mean(precisions) if precisions else None,
+        "gold_coverage": mean(coverages) if coverages else None,
+    }

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, inf, sqrt
-from typing import Protocol
 
 import numpy as np
 
@@ -149,23 +148,18 @@ def questions_for_mean_difference(
     return needed if needed <= MOST_QUESTIONS else None
 
 
-class PageSize(Protocol):
-    """A function that predicts how many questions share a page with a randomly drawn question."""
-
-    def __call__(self, n: int) -> float:
-        """Return how many of ``n`` questions are expected on a randomly drawn question's page.
-
-        The result is at least 1, because a question's page always has the question itself.
-        """
+#: A function from the number of questions to the number of questions on a random question's page. This number
+#: is at least 1, because a question's page always has the question itself.
+PageSize = Callable[[int], float]
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return a :class:`PageSize` for a benchmark whose gold is spread over the given number of pages."""
+    """Return a :data:`PageSize` for a benchmark whose gold is spread over the given number of pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Return a :class:`PageSize` for a benchmark whose questions share pages as often as in a pilot.
+    """Return a :data:`PageSize` for a benchmark whose questions share pages as often as in a pilot.
 
     ``sizes`` contains the number of questions on each page of the pilot. The function assumes that two random
     questions share a page as often as in the pilot (Simpson 1949).

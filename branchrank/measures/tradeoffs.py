@@ -70,7 +70,6 @@ class Choice(Record, frozen=True, kw_only=True):
     best: str
     cheapest: Standing
     not_inferior: tuple[str, ...]
-    delta: float
 
 
 def cheapest_not_inferior(
@@ -99,12 +98,7 @@ def cheapest_not_inferior(
     }
     qualified = [each for each in standings if each.name in passing]
     cheapest = min(qualified, key=lambda each: (each.cost, each.p95_ms, -each.quality, each.name))
-    return Choice(
-        best=best,
-        cheapest=cheapest,
-        not_inferior=tuple(each.name for each in qualified),
-        delta=options.delta,
-    )
+    return Choice(best=best, cheapest=cheapest, not_inferior=tuple(each.name for each in qualified))
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ def trade_off(run: RunData) -> Section:
         f"{plural(len(run.asked), 'question')}. Highest observed quality: {leaders}."
     )
     others = ", ".join(name for name in chosen.not_inferior if name != chosen.best)
-    close = f"less than {margin(chosen.delta, measure)} worse than {chosen.best}"
+    close = f"less than {margin(run.settings.delta, measure)} worse than {chosen.best}"
     text += f" Systems shown to be {close}: {others or 'none'}."
     if others:
         text += f" The cheapest of these (if several cost the same, the fastest) is {chosen.cheapest.name}."

@@ -32,7 +32,7 @@ from branchrank.runs.tables import Sheet
 from branchrank.runs.words import (
     change,
     gap,
-    gap_between,
+    gap_with_interval,
     interval,
     interval_words,
     p_value,
@@ -271,9 +271,7 @@ def differences_table(found: DatasetComparison) -> Table:
         {
             "candidate": lambda each: each.candidate,
             **by_dataset,
-            "macro difference": lambda each: (
-                f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})"
-            ),
+            "macro difference": lambda each: gap_with_interval(each, measure),
             "wins/ties/losses": record,
             "adjusted p": lambda each: p_value(each.p_adjusted),
             "verdict": verdict_words,

@@ -36,10 +36,7 @@ def _fate(row: Row) -> str:
 def lost(run: RunData) -> Section:
     """Return the section that shows, for each stage, how many answers lost the gold at that stage."""
     scores = run.scores
-    answers = {
-        name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
-        for name in scores.predictors
-    }
+    answers = {name: scores.answerable_rows(name) for name in scores.predictors}
     traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
     title = "Stages at which the gold was lost"
     if not traced:

@@ -29,8 +29,7 @@ from branchrank.report.drawing import (
 from branchrank.runs.scores import Estimate
 from branchrank.runs.words import (
     confidence,
-    gap,
-    gap_between,
+    gap_with_interval,
     interval,
     is_share,
     margin,
@@ -84,7 +83,7 @@ def _difference(each: Comparison, *, several: bool) -> dict[str, Any]:
     measure = each.measure
     scale = 100 if is_share(measure) else 1
     word, shape, color = _LOOKS[each.verdict]
-    shown = f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})"
+    shown = gap_with_interval(each, measure)
     return {
         "row": f"{each.candidate} vs {each.baseline}" if several else each.candidate,
         "value": scale * each.difference,

@@ -277,5 +277,5 @@ def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
     if chosen.best != name or chosen.cheapest.name == name:
         return ()
     cheap = chosen.cheapest.name
-    by = margin(chosen.delta, run.primary.name)
+    by = margin(run.settings.delta, run.primary.name)
     return (f"{cheap} is less than {by} worse, {_cost(run.summary_row(cheap))}.",)

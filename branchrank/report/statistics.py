@@ -16,8 +16,7 @@ from branchrank.runs.words import (
     NOTHING,
     confidence,
     effect,
-    gap,
-    gap_between,
+    gap_with_interval,
     margin,
     opening,
     p_value,
@@ -116,8 +115,8 @@ def _tests(run: RunData) -> Table:
             **({} if one else {"baseline": lambda each: each.baseline}),
             "verdict": lambda each: each.verdict,
             "test": lambda each: each.test,
-            f"difference ({confidence(judgment.comparisons[0])})": lambda each: _gap(
-                each.difference, each.ci_low, each.ci_high, each.measure
+            f"difference ({confidence(judgment.comparisons[0])})": lambda each: gap_with_interval(
+                each, each.measure
             ),
             "effect size": effect,
             "wins/ties/losses": record,
@@ -131,10 +130,6 @@ def _tests(run: RunData) -> Table:
         },
         labels=3 if one else 4,
     )
-
-
-def _gap(value: float, low: float | None, high: float | None, measure: str) -> str:
-    return f"{gap(value, measure)} ({gap_between(low, high, measure)})"
 
 
 def _deciding_labels(each: Comparison, run: RunData) -> str:
@@ -161,8 +156,7 @@ def _exploratory(
 
     def cell(part: RunData, measure: NamedMeasure, pair: tuple[str, str]) -> Cell:
         baseline, candidate = (part.scores.per_question(name, measure) for name in pair)
-        found = difference(part, baseline, candidate)
-        return _gap(found.value, found.low, found.high, measure.name)
+        return gap_with_interval(difference(part, baseline, candidate), measure.name)
 
     return Table(
         caption=f"{title}: difference from {whom} (95% interval){scope}",

@@ -18,6 +18,7 @@ from branchrank.report.content import heading
 from branchrank.report.recommendation import recommendation
 from branchrank.report.result import at_depths, named, over, rates_table, value
 from branchrank.runs.run import RunData, with_others
+from branchrank.runs.tables import FIRST_RATES
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
@@ -25,7 +26,6 @@ PIPE_WIDTH = 400
 #: The minimum width of the column for predictor names.
 _FOLDED = 10
 
-_RATES = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5")
 _LETTERS = {
     "S": "S = any of the gold lines",
     "H": "H = at least half of the gold lines",
@@ -57,7 +57,7 @@ def summary_tables(run: RunData, *, short_models: bool = False) -> list[Table]:
 def summary_table(run: RunData, short_models: bool) -> Table:
     """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
     rates = {
-        _short(each) if each.name in _RATES else each.name: lambda row, name=each.name: score(
+        _short(each) if each.name in FIRST_RATES else each.name: lambda row, name=each.name: score(
             row.rates[name], name
         )
         for each in _shown(run)
@@ -86,7 +86,7 @@ def _short(measure: NamedMeasure) -> str:
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
     return with_others(
-        tuple(each for each in run.shown if each in run.standard and each.name in _RATES), [run.primary]
+        tuple(each for each in run.shown if each in run.standard and each.name in FIRST_RATES), [run.primary]
     )
 
 
@@ -98,7 +98,7 @@ def rate_tables(run: RunData) -> list[Table]:
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
-    relaxed = [each for each in run.shown if each.name in _RATES and each.mode == "relaxed"]
+    relaxed = [each for each in run.shown if each.name in FIRST_RATES and each.mode == "relaxed"]
     shown = [*depths, *relaxed] if is_mixed else depths
     tables = []
     if shown:
@@ -117,7 +117,7 @@ def legend(run: RunData) -> str:
         "S": "S@k: strict hit@k (one of the first k hits contains gold lines)",
         "R": "R@k: relaxed hit@k (one of the first k hits is on the gold's page)",
     }
-    letters = {_short(measure)[0] for measure in _shown(run) if measure.name in _RATES}
+    letters = {_short(measure)[0] for measure in _shown(run) if measure.name in FIRST_RATES}
     parts = [text for letter, text in rates.items() if letter in letters] or ["means"]
     return (
         f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "

@@ -17,13 +17,8 @@ from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
 from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.measures.measures import NamedMeasure, mean, named_measure
-from branchrank.measures.passage_size import PassageSize, passage_size
 from branchrank.records import Hit, Question, Record
 from branchrank.runs.rows import Row
-
-#: The number of top hits per question for which passage sizes are computed.
-PASSAGE_DEPTH = 5
-
 
 STANDARD = (
     "strict_hit@1",
@@ -97,18 +92,8 @@ class Scores:
         """A dict from each answerable question's id to its cluster, which is the source file of its gold."""
         return {key: source_cluster(self.questions[key]) for key in self.answerable}
 
-    def passage_sizes(self, predictor: str) -> list[PassageSize]:
-        """Return the :class:`PassageSize` of the first five hits for each row of an answerable question."""
-        return [
-            passage_size(row.hits[:PASSAGE_DEPTH], self.questions[row.question_id])
-            for row in self._answerable_rows(predictor)
-        ]
-
-    def shown_hits(self, predictor: str) -> list[JudgedHit]:
-        """Return the first five hits in each row of a predictor, for answerable questions only."""
-        return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
-
-    def _answerable_rows(self, predictor: str) -> list[Row]:
+    def answerable_rows(self, predictor: str) -> list[Row]:
+        """Return a predictor's rows for answerable questions."""
         return [row for row in self.rows(predictor) if self.questions[row.question_id].answerable]
 
 

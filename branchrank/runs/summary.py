@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from branchrank.measures.matching import has_lines
 from branchrank.measures.measures import NamedMeasure, mean
-from branchrank.measures.passage_size import summarize_passages
+from branchrank.measures.passage_size import passage_size, summarize_passages
 from branchrank.records import Record
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
+
+#: The number of top hits per question for which passage sizes are computed.
+PASSAGE_DEPTH = 5
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
@@ -71,7 +72,9 @@ def summarize(
 def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, NamedMeasure]) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
-    shown = scores.shown_hits(predictor)
+    answers = [(row.hits[:PASSAGE_DEPTH], row.question_id) for row in scores.answerable_rows(predictor)]
+    shown = [hit for hits, _ in answers for hit in hits]
+    sizes = [passage_size(hits, scores.questions[key]) for hits, key in answers]
     tokens = [hit.tokens for hit in shown if hit.tokens is not None]
     return SummaryRow(
         predictor=predictor,
@@ -100,7 +103,7 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
         span_questions=sum(
             any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
         ),
-        **msgspec.structs.asdict(summarize_passages(scores.passage_sizes(predictor))),
+        **summarize_passages(sizes),
         **{
             f"latency_{name}{end}_ms": getattr(found, f"{bound}_ms", None)
             for name, found in (("p50", warm.percentile(TOTAL, 0.5)), ("p95", warm.percentile(TOTAL, 0.95)))

@@ -62,6 +62,13 @@ def gap_between(low: float | None, high: float | None, measure: str) -> str:
     return f"{gap(low, measure)} to {gap(high, measure)}"
 
 
+def gap_with_interval(found: Estimate | Comparison, measure: str) -> str:
+    """Format a difference, followed by its interval in parentheses."""
+    if isinstance(found, Estimate):
+        return f"{gap(found.value, measure)} ({gap_between(found.low, found.high, measure)})"
+    return f"{gap(found.difference, measure)} ({gap_between(found.ci_low, found.ci_high, measure)})"
+
+
 def size(value: float, measure: str) -> str:
     """Format the size of a difference with its unit, such as ``13.9 points`` or ``0.042``."""
     return f"{100 * value:.1f} points" if is_share(measure) else f"{value:.3f}"

@@ -55,6 +55,6 @@ def test_totals_weigh_every_hit_the_same():
     asked = question(gold("a", 1, 4))
     sizes = [passage_size([hit("a", 1, 10), hit("a", 11, 20)], asked), passage_size([hit("a", 1, 1)], asked)]
     summary = summarize_passages(sizes)
-    assert summary.lines_per_hit == 7.0
-    assert summary.span_precision == (0.2 + 1.0) / 2
-    assert summarize_passages([passage_size([], asked)]).lines_per_hit is None
+    assert summary["lines_per_hit"] == 7.0
+    assert summary["span_precision"] == (0.2 + 1.0) / 2
+    assert summarize_passages([passage_size([], asked)])["lines_per_hit"] is None
