@@ -503,13 +503,11 @@ class Workspace(Closing):
         :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but the
         index has none, or the model in ``[embedding]`` is another one.
         """
-        arguments.text("query", query)
         arguments.one_of("mode", mode, get_args(Mode))
         k = self.settings.part(RetrievalSettings).final_limit
         if limit is not None:
             k = arguments.count("limit", limit)
-        system = document_search(self.settings, mode)
-        return list(self.engine.retrieve(system, Query(text=query, filters=read_filters(filters)), k).hits)
+        return self.search(query, document_search(self.settings, mode), k, filters=filters)
 
     def check_llm(self, system: str | System) -> None:
         """Check the LLM endpoint of a system, if the system uses an LLM.
