@@ -144,7 +144,7 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
     """Return a function that shortens a breadcrumb to at most ``limit`` tokens and counts its tokens."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
-    sizes: dict[str, int] = {}
+    size_of = cache(count)
 
     def fit(breadcrumb: str) -> tuple[str, int]:
         titles = breadcrumb.split(BREADCRUMB_SEPARATOR)
@@ -153,12 +153,10 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
         for title in reversed(titles):
             if characters + len(title) > room:
                 break
-            if title not in sizes:
-                sizes[title] = count(title)
-            between = separator if characters else 0
-            if tokens + between + sizes[title] > limit:
+            size = size_of(title) + (separator if characters else 0)
+            if tokens + size > limit:
                 break
-            tokens += between + sizes[title]
+            tokens += size
             characters += len(title) + len(BREADCRUMB_SEPARATOR)
             kept -= 1
         if kept < len(titles):

@@ -48,7 +48,7 @@ from branchrank.io.files import digest_file, write_jsonl
 from branchrank.records import Chunk, Node, Record
 from branchrank.stores.analyzer import embedded_text
 from branchrank.stores.vectors import load_vectors, save_vectors
-from branchrank.tree.build import build_nodes
+from branchrank.tree.build import build_nodes, with_summaries
 from branchrank.tree.navigate import Tree
 
 ADOPTED = "adopted"
@@ -292,8 +292,11 @@ def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tr
         summary = fields.get("summary")
         if node is not None and isinstance(summary, str) and summary.strip():
             summaries.setdefault(node.id, summary)
-    replaced = [msgspec.structs.replace(node, summary=summaries.get(node.id, node.summary)) for node in nodes]
-    return Tree(replaced), {"tree": "summaries", "nodes": found, "nodes_left_out": len(objects) - found}
+    return Tree(with_summaries(nodes, summaries)), {
+        "tree": "summaries",
+        "nodes": found,
+        "nodes_left_out": len(objects) - found,
+    }
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:

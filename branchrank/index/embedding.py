@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 
@@ -36,27 +35,6 @@ from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk, Node
 from branchrank.stores.analyzer import embedded_text
 from branchrank.stores.vectors import ExactVectors, TokenFile, save_token_vectors
-
-
-class ChunkTexts(Sequence[str]):
-    """The texts to embed for the chunks. Each text is read from the chunks file when it is used."""
-
-    def __init__(self, chunks: RecordsFile[Chunk]) -> None:
-        self._chunks = chunks
-
-    def __len__(self) -> int:
-        return len(self._chunks)
-
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-
-    def __getitem__(self, row: int | slice) -> str | list[str]:
-        if isinstance(row, slice):
-            return [embedded_text(chunk) for chunk in self._chunks.stream(*row.indices(len(self))[:2])]
-        return embedded_text(self._chunks.at(row))
 
 
 def embed_chunks(
@@ -92,7 +70,8 @@ def embed_chunks(
                 yield np.array([rows[text] if text in rows else of_texts[text] for text in batch])
 
     with contextlib.closing(workspace.open_cache()) as cache:
-        matrix = cached_documents(embedder, cache, ChunkTexts(chunks), progress, embed_batches)
+        texts = [embedded_text(chunk) for chunk in chunks.stream()]
+        matrix = cached_documents(embedder, cache, texts, progress, embed_batches)
     return matrix, embedded
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -193,31 +194,20 @@ def url_secrets(text: str) -> set[str]:
     return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
 
 
-class _RedactingFilter(logging.Filter):
-    def __init__(self, redact: Callable[[str], str]) -> None:
-        super().__init__()
-        self._redact = redact
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = self._redact(record.getMessage())
-        record.args = ()
-        return True
-
-
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
     """Install log filters that remove API keys from the log messages of the HTTP libraries.
 
     The filters are needed because httpx logs whole URLs at level INFO. Return a function that uninstalls the
     filters.
     """
-    guard = _RedactingFilter(redact)
-    names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]
-    loggers = [logging.getLogger(name) for name in names]
-    for logger in loggers:
-        logger.addFilter(guard)
 
-    def end() -> None:
-        for logger in loggers:
-            logger.removeFilter(guard)
+    def guard(record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact(record.getMessage()), ()
+        return True
 
-    return end
+    guarded = contextlib.ExitStack()
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(_CHATTY_LOGGERS):
+            logging.getLogger(name).addFilter(guard)
+            guarded.callback(logging.getLogger(name).removeFilter, guard)
+    return guarded.close

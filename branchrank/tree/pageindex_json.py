@@ -147,8 +147,9 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
         )
     headings, heading_notes = _headings(entries, read)
     notes += heading_notes
+    blocks = [block for section in read.sections for block in section.blocks]
     sections = finish_sections(
-        source, headings=headings, blocks=list(_body(read, headings)), line_count=read.line_count
+        source, headings=headings, blocks=list(_body(blocks, headings)), line_count=read.line_count
     )
     headed = sections[len(sections) - len(headings) :]
     summaries = {
@@ -156,7 +157,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
         for section, (node, _) in zip(headed, entries, strict=True)
         if (summary := node.summary or node.prefix_summary)
     }
-    notes += _dropped(read, headings)
+    notes += _dropped(blocks, headings, read.line_count)
     document = msgspec.structs.replace(read, title=sections[0].title, sections=sections)
     return ImportedDocument(document, summaries, [f"{source}: {note}" for note in notes])
 
@@ -230,18 +231,17 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
     return headings, notes
 
 
-def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``, and turn other headings into prose."""
+def _body(blocks: Sequence[Block], headings: Sequence[Heading]) -> Iterator[Block]:
+    """Yield the blocks without the lines of ``headings``, and turn other headings into prose."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
-    for section in document.sections:
-        for block in section.blocks:
-            if block.kind == "heading":
-                if block.line_start not in taken:
-                    yield msgspec.structs.replace(block, kind="prose")
-            elif taken.isdisjoint(range(block.line_start, block.line_end + 1)):
-                yield block
-            else:
-                yield from _cut(block, taken)
+    for block in blocks:
+        if block.kind == "heading":
+            if block.line_start not in taken:
+                yield msgspec.structs.replace(block, kind="prose")
+        elif taken.isdisjoint(range(block.line_start, block.line_end + 1)):
+            yield block
+        else:
+            yield from _cut(block, taken)
 
 
 def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
@@ -259,24 +259,18 @@ def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
             run = []
 
 
-def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
+def _dropped(blocks: Sequence[Block], headings: Sequence[Heading], line_count: int) -> Iterator[str]:
     """Yield notes about text and headings that are in the Markdown file but not in the PageIndex tree."""
-    first = headings[0].line_start if headings else document.line_count + 1
-    if any(
-        block.line_start < first
-        for section in document.sections
-        for block in section.blocks
-        if block.kind != "heading"
-    ):
+    first = headings[0].line_start if headings else line_count + 1
+    if any(block.line_start < first for block in blocks if block.kind != "heading"):
         yield (
             f"lines 1-{first - 1}, before the first heading, are missing from the tree; restored "
             "from the file"
         )
     known = {heading.line_start for heading in headings}
-    for section in document.sections:
-        for block in section.blocks:
-            if block.kind == "heading" and block.line_start not in known:
-                yield (
-                    f"the heading {block.text!r} at line {block.line_start} is missing from the tree and "
-                    "was imported as text"
-                )
+    for block in blocks:
+        if block.kind == "heading" and block.line_start not in known:
+            yield (
+                f"the heading {block.text!r} at line {block.line_start} is missing from the tree and "
+                "was imported as text"
+            )

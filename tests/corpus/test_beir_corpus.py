@@ -71,7 +71,7 @@ def test_unpacked_entries_are_a_corpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"_id": "a", "text": "again"}', "document 2: the `_id` 'a' is empty or used by an earlier document"),
+        ('{"_id": "a", "text": "again"}', "document 2: the `_id` 'a' is empty or used by an earlier"),
         ('{"_id": "", "text": "x"}', "document 2: the `_id` '' is empty"),
         ('{"_id": "b"}', ":2: .*`text`"),
         ("[1]", ":2: "),
