@@ -41,7 +41,6 @@ class CorpusFile(Record, frozen=True, kw_only=True):
     """
 
     source: str
-    path: str
     size: int
     mtime_ns: int
 
@@ -138,12 +137,7 @@ def examine(root: Path, source: str) -> CorpusFile | str:
         elif status.st_size > MAX_FILE_BYTES:
             reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"
         else:
-            return CorpusFile(
-                source=source,
-                path=str(root / source),
-                size=status.st_size,
-                mtime_ns=status.st_mtime_ns,
-            )
+            return CorpusFile(source=source, size=status.st_size, mtime_ns=status.st_mtime_ns)
     return f"{source!a}: skipped because {reason}"
 
 

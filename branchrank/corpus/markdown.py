@@ -145,14 +145,12 @@ class _Reader(Findings):
 
     def inline(self, content: str, line: int) -> str:
         """Return the inline Markdown at ``line`` as readable text, and store its references and labels."""
-        text, references, labels = inline_text(content, line, self._env, self.mdx)
+        text = inline_text(content, line, self._env, self.mdx, self)
         if len(content) > MAX_INLINE:
             self.notes.append(
                 f"line {line}: inline markup was not read, because the text has {len(content)} characters, "
                 f"more than {MAX_INLINE}"
             )
-        self.references.extend(references)
-        self.labels.extend(labels)
         return "\n".join(each.strip() for each in text.split("\n"))
 
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:

@@ -16,9 +16,9 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from branchrank.corpus.document import Label, Reference
+from branchrank.corpus.document import Findings, Label, Reference
 from branchrank.corpus.markdown_syntax import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder, markdown_parser
 
 if TYPE_CHECKING:
@@ -42,29 +42,22 @@ _ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
-class InlineText(NamedTuple):
-    """Readable text with the line breaks of the raw Markdown, and the references and labels found in it."""
-
-    text: str
-    references: list[Reference]
-    labels: list[Label]
-
-
-def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> InlineText:
+def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: Findings) -> str:
     """Return the readable text of the inline Markdown ``content``, which starts at ``line``.
 
-    ``env`` contains the link definitions in the file. If ``content`` has more than :data:`MAX_INLINE`
-    characters, it is returned unchanged.
+    The text has the line breaks of the raw Markdown. The references and labels in ``content`` are added to
+    ``found``. ``env`` contains the link definitions in the file. A ``content`` with more than
+    :data:`MAX_INLINE` characters is returned unchanged.
     """
     if len(content) > MAX_INLINE:
-        return InlineText(content, [], [])
+        return content
     content = _without_components(content, mdx)
     tokens: list[Token] = []
     parser = markdown_parser(mdx)
     parser.inline.parse(content, parser, env, tokens)
-    rendering = _Rendering(line)
+    rendering = _Rendering(line, found)
     rendering.render(tokens)
-    return InlineText("".join(rendering.parts), rendering.references, rendering.labels)
+    return "".join(rendering.parts)
 
 
 def html_text(content: str) -> str:
@@ -150,11 +143,10 @@ def _without_components(text: str, mdx: bool) -> str:
 class _Rendering:
     """Converts inline tokens to readable text, and keeps track of the line number in the file."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, found: Findings) -> None:
         self.line = line
         self.parts: list[str] = []
-        self.references: list[Reference] = []
-        self.labels: list[Label] = []
+        self.found = found
 
     def render(self, tokens: Sequence[Token]) -> None:
         links: list[tuple[str, int, int]] = []
@@ -198,7 +190,7 @@ class _Rendering:
             self._refer("ref" if role[1] == "ref" else "doc", title, target, line)
 
     def _add_html(self, content: str) -> None:
-        self.labels.extend(anchors(content, self.line))
+        self.found.labels.extend(anchors(content, self.line))
         tag = HTML_TAG.match(content) if TagFinder(content, HTML_TAG).end(0) else None
         breaks = "\n" * content.count("\n")
         self._add(breaks or ("" if tag is None or tag[1].lower() in _WITHIN_WORDS else " "))
@@ -206,4 +198,4 @@ class _Rendering:
     def _refer(self, role: Any, text: str, target: str, line: int) -> None:
         text = " ".join(text.split())
         if text and target and text != target and not (role == "link" and _ABSOLUTE.match(target)):
-            self.references.append(Reference(role=role, text=text, target=target, line=line))
+            self.found.references.append(Reference(role=role, text=text, target=target, line=line))

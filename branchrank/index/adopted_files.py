@@ -29,14 +29,12 @@ from branchrank.corpus.loading import Corpus
 from branchrank.corpus.placing import opened_up, passage_of
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, InputError, UsageError, or_else
+from branchrank.index.generations import CHROMA, CHUNKS
 from branchrank.io.files import copy_folder, read_jsonl, reading_errors
 from branchrank.records import Chunk
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import check_nodes, load_nodes
 
-CHUNKS = "chunks.jsonl"
-CHROMA = "chroma"
-NODES = "pageindex/nodes.jsonl"
 #: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20

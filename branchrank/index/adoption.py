@@ -33,15 +33,13 @@ from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit
 from branchrank.embedders.protocol import Agreement, Vectors, check_agreement
 from branchrank.errors import ArtifactError, InputError, UsageError
 from branchrank.index.adopted_files import (
-    CHROMA,
-    CHUNKS,
-    NODES,
     ChromaRecords,
     GivenChunk,
     given_nodes,
     json_objects,
     read_found,
 )
+from branchrank.index.generations import CHROMA, CHUNKS, NODES
 from branchrank.index.manifest import read_record, write_record
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, read_config
 from branchrank.io.files import digest_file, write_jsonl

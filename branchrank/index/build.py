@@ -37,7 +37,7 @@ from branchrank.execution.executors import open_executor
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.documents import MODIFIED, write_documents
 from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance
-from branchrank.index.generations import MANIFEST, build_lock
+from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -50,10 +50,7 @@ from branchrank.index.manifest import (
 )
 from branchrank.index.reader import (
     BUILD,
-    CHROMA,
-    CHUNKS,
     COLLECTION,
-    NODES,
     TOKENS,
     VECTORS,
     Index,
@@ -251,19 +248,15 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
         index = open_index(workspace)
     except ArtifactError:
         return None
-    try:
+    with contextlib.suppress(ArtifactError):
         # Opening these parts raises an error if one of them is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
         if on_server(workspace.index_settings.embedder):
             index.embedder.embed_query("dimension")  # an error if the server's model has changed
-        if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
-            raise ArtifactError(
-                "the index has token vectors that the settings do not ask for", remedy="branchrank index"
-            )
-    except ArtifactError:
-        index.close()
-        return None
-    return index
+        if index.manifest.settings.token_vectors == workspace.index_settings.token_vectors:
+            return index
+    index.close()
+    return None
 
 
 def _server_collection(generation: Path) -> str:

@@ -71,7 +71,8 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
         elif isinstance(file := examine(root, source), CorpusFile):
             documents += 1
             del gone[source]
-            if _differs(file, entry, modified_ns.get(source)):
+            moved = file.mtime_ns != modified_ns.get(source)
+            if file.size != entry.size or (moved and digest_file(root / source) != entry.digest):
                 changed.append(source)
     if not documents and not new:
         raise without_documents(root)
@@ -91,10 +92,3 @@ def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool
     except OSError:
         return False
     return status.st_size == size and status.st_mtime_ns == mtime_ns and S_ISREG(status.st_mode)
-
-
-def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
-    """Return whether a file has changed, reading the file only if its modification time has changed."""
-    if file.size != entry.size:
-        return True
-    return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

@@ -25,9 +25,9 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
-from branchrank.index.generations import MANIFEST
+from branchrank.index.generations import CHUNKS, MANIFEST
 from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record
-from branchrank.index.reader import CHUNKS, TOKENS
+from branchrank.index.reader import TOKENS
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress

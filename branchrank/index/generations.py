@@ -28,6 +28,9 @@ from branchrank.errors import ArtifactError, BusyError
 from branchrank.io.files import fsync_path, links_beneath, remove_beneath, storage_errors
 
 MANIFEST = "manifest.json"
+CHUNKS = "chunks.jsonl"
+NODES = "pageindex/nodes.jsonl"
+CHROMA = "chroma"
 BUILD_LOCK = ".build.lock"
 _CURRENT = "current"
 

@@ -29,7 +29,7 @@ from branchrank.embedders.fake import NONE
 from branchrank.embedders.protocol import model_changed
 from branchrank.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.documents import corpus_change, read_documents
-from branchrank.index.generations import MANIFEST, Pin
+from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -55,11 +55,8 @@ if TYPE_CHECKING:
     from branchrank.stores.sqlite_fts5 import Fts5Table
 
 BUILD = "build.json"
-CHUNKS = "chunks.jsonl"
-NODES = "pageindex/nodes.jsonl"
 VECTORS = "vectors.arrays"
 TOKENS = "tokens.arrays"
-CHROMA = "chroma"
 FTS5 = "derived/search.sqlite"
 COLLECTION = "vectors"
 #: The maximum number of nodes whose chunks are cached. A full cache is cleared.

@@ -36,7 +36,15 @@ from branchrank.errors import (
     nearest_path,
     or_else,
 )
-from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
+from branchrank.index.generations import (
+    BUILD_LOCK,
+    CHROMA,
+    CHUNKS,
+    NODES,
+    Generations,
+    refuse_links,
+    replace_link,
+)
 from branchrank.io.files import digest_of, storage_errors, write_text
 from branchrank.io.printable import url_to_keep
 from branchrank.io.progress import Notify
@@ -317,11 +325,7 @@ class WorkspaceFolder:
     @property
     def links(self) -> dict[Path, Path]:
         """A mapping from each link to its target, which is a path in the default index's generation."""
-        return {
-            self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
-            self.data_dir / "chroma": Path("chroma"),
-            self.data_dir / "pageindex" / "nodes.jsonl": Path("pageindex", "nodes.jsonl"),
-        }
+        return {self.data_dir / name: Path(name) for name in (CHUNKS, CHROMA, NODES)}
 
     def _foreign(self) -> list[Path]:
         """Return the files that another program created at the paths where BranchRank puts its links."""
