@@ -46,6 +46,7 @@ import numpy as np
 from branchrank.measures.clustering import (
     Padding,
     PageTotals,
+    effective_pages,
     effective_questions,
     page_totals,
     t_penalty,
@@ -163,6 +164,26 @@ def difference_bounds(
     if hits:
         return score_bounds(totals.mean, totals.squares / totals.n, n, level)
     return _t_bounds(totals, scale, n, level)
+
+
+def pages_lost(totals: PageTotals, chance: float) -> tuple[float, float]:
+    """Return the share of pages that are lost whole, and an upper bound for this share in other samples.
+
+    A page is lost whole if the difference is -1 on each of its questions. If more pages than the bound were
+    lost whole, a sample with at most the observed share would have a probability below ``chance`` (Clopper
+    and Pearson 1934). Without a lost page, the bound is 1 - chance**(1 / pages), the rule of three. The pages
+    are counted by :func:`~branchrank.measures.clustering.effective_pages`.
+
+    >>> observed, bound = pages_lost(page_totals([0.0] * 60, [str(n // 2) for n in range(60)]), 0.1)
+    >>> observed, round(bound, 4)
+    (0.0, 0.0739)
+    """
+    from scipy.special import betaincinv
+
+    pages = effective_pages(totals.sizes)
+    observed = float(totals.sizes[totals.sums <= ROUNDING - totals.sizes].sum() / totals.n)
+    lost = observed * pages
+    return observed, 1.0 if lost >= pages else float(betaincinv(lost + 1, pages - lost, 1 - chance))
 
 
 def mean_padding(level: float) -> Padding:

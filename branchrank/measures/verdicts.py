@@ -17,6 +17,13 @@
    significant, and ``inconclusive`` otherwise. A result is unanimous if the same predictor scores higher in
    every cluster in which the two predictors' scores differ. A cluster counts as different if the scores
    differ on at least one of its questions, even if its wins and losses cancel out.
+
+   The tests and intervals say nothing about rare pages that the sample lacks, on which the leader would lose
+   every question. ``better`` and ``worse`` are therefore replaced by ``inconclusive`` if more than ``delta``
+   of all pages could be lost whole and have at most the observed share in 10% of the samples
+   (:func:`~branchrank.measures.intervals.pages_lost`), and if these losses could cost the whole difference.
+   ``equivalent within delta`` requires that fewer than ``delta`` of the pages could be lost whole, by either
+   system, and have at most the observed share in a fraction of alpha / 2 of the samples.
 5. Over several datasets (:func:`compare_strata`), the difference is the mean of the datasets' mean
    differences, so that every dataset has the same weight. The test is a sign-flip test by page, stratified by
    dataset: the sum of a page's differences is divided by (number of datasets * number of questions in the
@@ -30,10 +37,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from branchrank.errors import UsageError
 from branchrank.measures import power
@@ -55,6 +63,7 @@ from branchrank.measures.intervals import (
     difference_interval,
     matched_odds,
     mean_interval,
+    pages_lost,
 )
 from branchrank.measures.measures import mean
 from branchrank.measures.significance import (
@@ -76,6 +85,8 @@ Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", 
 Decision = Literal["pass", "fail", "undecided"]
 
 DELTA = 0.05
+#: The probability with which a sample may miss the pages that would undo a verdict.
+UNSEEN = 0.1
 PILOT_BELOW = 50
 
 Scores = Mapping[str, float]
@@ -125,8 +136,11 @@ class Comparison(Record, frozen=True, kw_only=True):
     for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any
     difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
     smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
-    differ. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hit rates) and ``d_z`` (for
-    other measures) are effect sizes (:mod:`branchrank.measures.intervals`).
+    differ. ``unseen`` is the difference that rare pages could undo (step 4), or 0 if the adjusted p is at
+    least alpha or these pages are at most ``delta``. ``rare_losses`` and ``rare_wins`` are the largest shares
+    of pages that the candidate and the baseline may lose whole. ``odds_ratio`` with its bounds ``odds_low``
+    and ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
+    (:mod:`branchrank.measures.intervals`).
 
     In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
     counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
@@ -155,6 +169,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     mde: float | None = None
     questions_needed: int | None = None
     p_floor: float
+    unseen: float = 0.0
+    rare_losses: float = 1.0
+    rare_wins: float = 1.0
     family: int
     alpha: float
     delta: float
@@ -174,6 +191,33 @@ class Comparison(Record, frozen=True, kw_only=True):
     def is_significant(self) -> bool:
         """Whether the verdict is ``better`` or ``worse``."""
         return self.verdict in ("better", "worse")
+
+    @property
+    def excludes_loss(self) -> bool:
+        """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
+        return self.ci_low is not None and self.ci_low > -self.delta and self.rare_losses < self.delta
+
+    @property
+    def excludes_gain(self) -> bool:
+        """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
+        return self.ci_high is not None and self.ci_high < self.delta and self.rare_wins < self.delta
+
+    @property
+    def enough(self) -> tuple[int, int] | None:
+        """About how many questions, and on how many pages, would decide with a power of 80%.
+
+        They confirm the observed difference, or exclude one of delta if the observed difference is too small.
+        The share of questions per page stays the same. ``None`` means unknown, or over 20,000 questions.
+        """
+        if self.ci_low is None or self.ci_high is None or not self.delta or self.differences:
+            return None
+        needed = self.questions_needed or 0
+        if needed <= self.n:
+            needed = max(self.n, ceil(self.n * ((self.ci_high - self.ci_low) / (2 * self.delta)) ** 2))
+        least = ceil(log(self.alpha / 2) / log(1 - self.delta)) if self.delta < 1 else 1
+        pages = max(least, ceil(needed * self.clusters / self.n))
+        needed = max(needed, pages)
+        return (needed, pages) if needed <= power.MOST_QUESTIONS else None
 
 
 class Stratum(NamedTuple):
@@ -358,16 +402,12 @@ def _comparison(
     wins, losses = int((tested.differences > 0).sum()), int((tested.differences < 0).sum())
     # Absolute values, so that wins and losses on a page don't cancel out.
     moved = cluster_sums(np.abs(tested.differences), tested.pages)
-    floor = p_floor(len(non_zero(moved)))
-    interval = compatible(tested.interval, tested.difference, rejected=p_adjusted < options.alpha)
-    verdict: Verdict
-    if p_adjusted < options.alpha:
-        verdict = "better" if tested.difference > 0 else "worse"
-    elif interval and -options.delta < interval.low and interval.high < options.delta:
-        verdict = "equivalent within delta"
-    else:
-        verdict = "too few questions to tell" if floor * family >= options.alpha else "inconclusive"
-    return Comparison(
+    rejected = p_adjusted < options.alpha
+    interval = compatible(tested.interval, tested.difference, rejected=rejected)
+    sides = [page_totals(sign * tested.differences, tested.pages) for sign in (1, -1)]
+    rare_losses, rare_wins = (pages_lost(side, options.alpha / 2)[1] for side in sides)
+    observed, possible = pages_lost(sides[tested.difference < 0], UNSEEN)
+    found = Comparison(
         measure=measure,
         baseline=tested.baseline,
         candidate=tested.candidate,
@@ -384,14 +424,28 @@ def _comparison(
         wins=wins,
         ties=n - wins - losses,
         losses=losses,
-        p_floor=floor,
+        p_floor=p_floor(len(non_zero(moved))),
+        unseen=possible - observed if rejected and possible > options.delta else 0.0,
+        rare_losses=rare_losses,
+        rare_wins=rare_wins,
         family=family,
         alpha=options.alpha,
         delta=options.delta,
-        verdict=verdict,
+        verdict="inconclusive",
         differences=tested.by_dataset,
-        **({} if tested.by_dataset else _effects(tested, options.alpha / family, p_adjusted < options.alpha)),
+        **({} if tested.by_dataset else _effects(tested, options.alpha / family, rejected)),
     )
+    return replace(found, verdict=_verdict(found))
+
+
+def _verdict(found: Comparison) -> Verdict:
+    """Return the verdict of a comparison (step 4)."""
+    if found.p_adjusted < found.alpha:
+        leads: Verdict = "better" if found.difference > 0 else "worse"
+        return leads if abs(found.difference) > found.unseen else "inconclusive"
+    if found.excludes_loss and found.excludes_gain:
+        return "equivalent within delta"
+    return "too few questions to tell" if found.p_floor * found.family >= found.alpha else "inconclusive"
 
 
 def _effects(tested: _Tested, alpha: float, rejected: bool) -> dict[str, Any]:

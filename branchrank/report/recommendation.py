@@ -6,12 +6,13 @@
 2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
    every rival, according to the verdicts, is recommended.
 3. If some of the rivals that the leader does not beat are cheaper than the leader, the one with the highest
-   mean is recommended. A rival without an LLM always counts as cheaper than a leader that uses an LLM, and
-   never the reverse. If both systems use an LLM, or neither does, the rival counts as cheaper if its median
-   latency is less than half the leader's and at least 50 ms lower.
-4. If no rival is cheaper, the leader is recommended if it is the baseline, or if it is equivalent to every
-   rival that it does not beat. In all other cases, there is no clear winner, and the recommendation only
-   names the leader.
+   mean is recommended if a loss of delta or more is excluded. Otherwise, the result is inconclusive. A rival
+   without an LLM always counts as cheaper than a leader that uses an LLM, and never the reverse. If both
+   systems use an LLM, or neither does, the rival counts as cheaper if its median latency is less than half
+   the leader's and at least 50 ms lower.
+4. If no rival is cheaper, the leader is recommended if it is equivalent to every rival that it does not beat.
+   If it is the baseline, it is enough to exclude that it is worse by delta or more. In all other cases, the
+   result is inconclusive, and the text only names the leader.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from branchrank.runs.words import (
     margin,
     milliseconds,
     number,
+    open_question,
     plural,
     score,
+    size,
 )
 
 #: The smallest reduction in latency, in ms, that a user would notice.
@@ -107,7 +110,8 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
         return _winner(run, leader, rivals)
     cheaper = [each for each in unsettled if _is_cheaper(run, each.baseline, leader)]
     if cheaper:
-        return _cheaper(run, leader, min(cheaper, key=lambda each: each.difference))
+        # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
+        return _cheaper(run, leader, min(cheaper, key=lambda each: (not each.excludes_gain, each.difference)))
     return _tie(run, leader, rivals)
 
 
@@ -131,6 +135,8 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
         difference=-each.difference,
         ci_low=None if each.ci_high is None else -each.ci_high,
         ci_high=None if each.ci_low is None else -each.ci_low,
+        rare_losses=each.rare_wins,
+        rare_wins=each.rare_losses,
         verdict=turned.get(each.verdict, each.verdict),
     )
 
@@ -175,22 +181,32 @@ def _tie(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
     if beaten:
         text += f", and better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}"
     text += f", {_cost(run.summary_row(name), against=run.summary_row(closest.baseline))}."
-    settled = all(each.verdict == "equivalent within delta" for each in unsettled)
-    if settled or name == run.judgment.baseline:
-        return (Styled(f"{_verb(run)} {name}:"), text)
-    return (Styled(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
+    settled = all(
+        each.verdict == "equivalent within delta" or (name == run.judgment.baseline and each.excludes_loss)
+        for each in unsettled
+    )
+    return (Styled(f"{_verb(run)} {name}:" if settled else f"Inconclusive, {name} leads:"), text)
 
 
 def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
-    """Recommend the cheaper system, because the leader is not significantly better."""
+    """Recommend the cheaper system if a loss of delta or more is excluded."""
     cheap, dear = run.summary_row(rival.baseline), run.summary_row(leader)
-    price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+    scored = f"{leader} scored {_score(run, leader)}"
+    if rival.excludes_gain:
+        price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+        within = margin(rival.delta, rival.measure)
+        text = (
+            f"{_found(run, rival.baseline)}, {_cost(cheap)}. {scored} ({_difference(rival)}) {_cost(dear)}: "
+            f"{price} for less than {within}."
+        )
+        return (Styled(f"{_verb(run)} {rival.baseline}:"), text)
+    most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
     text = (
-        f"{_found(run, rival.baseline)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
-        f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {price} for "
-        "a difference that may be due to chance."
+        f"{rival.baseline} costs less and may lose up to {most}; {open_question(rival)}. {scored} "
+        f"({_difference(rival)}) {_cost(dear)}; "
+        f"{rival.baseline} {_score(run, rival.baseline)} {_cost(cheap)}."
     )
-    return (Styled(f"{_verb(run)} {rival.baseline}:"), text)
+    return (Styled("Inconclusive:"), text)
 
 
 def _verb(run: RunData) -> str:
@@ -237,17 +253,7 @@ def _unclear(rival: Comparison) -> str:
     if rival.verdict == "equivalent within delta":
         within = margin(rival.delta, rival.measure)
         return f"as good as {rival.baseline} within {within} ({_difference(rival)})"
-    return f"no clear difference from {rival.baseline} ({_difference(rival)}, {_why(rival)})"
-
-
-def _why(rival: Comparison) -> str:
-    """Explain why a difference is not clear."""
-    if rival.verdict == "equivalent within delta":
-        return "too small to matter"
-    needed = rival.questions_needed
-    if rival.verdict == "inconclusive" and needed is not None and needed > rival.n:
-        return f"too few questions to tell, about {needed:,} are needed"
-    return "too few questions to tell"
+    return f"no clear difference from {rival.baseline} ({_difference(rival)}, {open_question(rival)})"
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:

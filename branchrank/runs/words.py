@@ -174,6 +174,19 @@ def interval_words(comparison: Comparison) -> str:
     )
 
 
+def open_question(comparison: Comparison) -> str:
+    """Say why a comparison without a clear verdict is open, and how many questions would decide."""
+    if comparison.unseen:
+        within = size(comparison.unseen, comparison.measure)
+        why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
+    else:
+        why = str(comparison.verdict)
+    enough = comparison.enough
+    if enough is None:
+        return why if comparison.ci_low is not None else f"{why} from so few pages"
+    return f"{why}; about {enough[0]:,} questions on {enough[1]:,} pages would decide"
+
+
 def _what_would_settle(comparison: Comparison) -> str:
     n = comparison.n
     if comparison.ci_low is None:
@@ -181,7 +194,5 @@ def _what_would_settle(comparison: Comparison) -> str:
     if comparison.mde is None:
         return f"The two systems disagree on too few of the {n:,} questions to tell."
     gap_size = size(comparison.mde, comparison.measure)
-    detectable = f"{n:,} questions can detect a gap of {gap_size} or more"
-    if comparison.questions_needed is None:
-        return f"{detectable}."
-    return f"{detectable}; confirming this one needs about {comparison.questions_needed:,}."
+    words = open_question(comparison)
+    return f"{n:,} questions can detect a gap of {gap_size} or more; {words.partition('; ')[2] or words}."

@@ -168,17 +168,17 @@ def test_the_interval_contains_0_unless_the_test_rejects():
     few, alone = outcome(100, 5, 0), difference_interval([1.0] * 5 + [0.0] * 95, [str(n) for n in range(100)])
     assert alone.low > 0
     assert (few.verdict, few.ci_low, few.ci_high) == ("too few questions to tell", 0.0, alone.high)
-    pages = [str(n % 30) for n in range(390)]
+    pages = [str(n % 150) for n in range(1950)]
     won, alone = (
-        outcome(390, 6, 0, clusters=pages),
-        difference_interval([1.0] * 6 + [0.0] * 384, pages),
+        outcome(1950, 6, 0, clusters=pages),
+        difference_interval([1.0] * 6 + [0.0] * 1944, pages),
     )
     assert alone.low < 0
     assert (won.verdict, won.ci_low, won.ci_high) == ("better", 0.0, alone.high)
-    lost = outcome(390, 0, 6, clusters=[*pages[:-6], *pages[:6]])
+    lost = outcome(1950, 0, 6, clusters=[*pages[:-6], *pages[:6]])
     assert (lost.verdict, lost.ci_high) == ("worse", 0.0)
     assert (gate(won, 0).outcome, gate(lost, 0).outcome) == ("pass", "fail")
-    assert (gate(few, 0).outcome, gate(lost, 0.02).outcome) == ("undecided", "undecided")
+    assert (gate(few, 0).outcome, gate(lost, 0.004).outcome) == ("undecided", "undecided")
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

@@ -88,15 +88,15 @@ def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
 
 def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
-    assert text.startswith("No clear winner, hybrid leads: ")
+    assert text.startswith("Inconclusive, hybrid leads: ")
     assert "no clear difference from local (difference +" in text
-    assert "too few questions to tell" in text
+    assert re.search(r"too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
 
 
 def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
-    assert said(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), baseline="local").startswith(
-        "Use local: "
-    )
+    arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
+    assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local leads: ")
+    assert said(tmp_path / "many", *arms, count=400, baseline="local").startswith("Use local: ")
 
 
 def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
@@ -106,11 +106,19 @@ def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_pa
     assert "poor" not in words
 
 
-def test_an_llm_is_not_recommended_for_a_difference_that_may_be_chance(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"), latency_sample=4)
+def test_a_cheaper_system_is_recommended_only_if_it_loses_less_than_delta(tmp_path: Path) -> None:
+    """Ten of 100 more questions may be lost without an LLM: the headline accepts no null hypothesis."""
+    arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"))
+    text = said(tmp_path / "few", *arms, latency_sample=4)
+    assert re.match(
+        r"Inconclusive: local costs less and may lose up to [\d.]+ points; .* would decide\.", text
+    )
+    assert "1 LLM call (1,050 tokens) a query; local " in text
+    arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"))
+    text = said(tmp_path / "many", *arms, count=400, latency_sample=4, delta=0.1)
     assert text.startswith("Use local: ")
     assert "asks scored " in text
-    assert "1 LLM call (1,050 tokens) a query: an LLM for a difference that may be due to chance." in text
+    assert "1 LLM call (1,050 tokens) a query: an LLM for less than 10 points." in text
 
 
 def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:
