@@ -73,7 +73,8 @@ class SystemPredictor:
     def gold_keys(self, question: Question) -> frozenset[str]:
         """Return the ids of the chunks and nodes in the engine's index that cover the gold."""
         return self.engine.memo.get(
-            ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
+            ("gold keys", question.id),
+            lambda: gold_keys(question, self.engine.index, self.engine.sources.lines),
         )
 
 

@@ -46,16 +46,18 @@ def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: b
 
 
 def _print_built(data_dir: Path, workspace: branchrank.Workspace, quiet: bool) -> None:
+    from branchrank.runs.words import plural
+
     index = workspace.index
     manifest, report = index.manifest, index.report
     print_notes(report.notes, quiet=quiet)
     done = (
-        f"{report.embedded} texts embedded with {manifest.embedder.name}, {report.reused} reused; "
+        f"{plural(report.embedded, 'text')} embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"
     )
     click.echo(
-        f"{data_dir}: {manifest.documents} documents, {manifest.nodes} nodes, {manifest.chunks} chunks; "
-        f"{done if index.is_new else 'up to date'}"
+        f"{data_dir}: {plural(manifest.documents, 'document')}, {plural(manifest.nodes, 'node')}, "
+        f"{plural(manifest.chunks, 'chunk')}; {done if index.is_new else 'up to date'}"
     )
 
 
@@ -91,13 +93,16 @@ def adopt(folder: Path, data_dir: Path, quiet: bool, **chosen: Any) -> None:
 
 
 def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
+    from branchrank.runs.words import plural
+
     print_notes(f"left out {reason}" for reason in adoption.left_out[:_SHOWN])
     if len(adoption.left_out) > _SHOWN:
         print_notes([f"left out {len(adoption.left_out) - _SHOWN} more"])
     lines = f"{adoption.by_lines} located by line numbers, {adoption.anchored} by text"
     if adoption.unconfirmed:
         lines += f", {adoption.unconfirmed} by line numbers although the text differs"
-    click.echo(f"{data_dir}: {documents} documents, {adoption.chunks} chunks: {lines}")
+    counts = f"{plural(documents, 'document')}, {plural(adoption.chunks, 'chunk')}"
+    click.echo(f"{data_dir}: {counts}: {lines}")
     click.echo(f"left out: {len(adoption.left_out)} chunks, {adoption.nodes_left_out} nodes")
     if adoption.collection:
         click.echo(
@@ -121,13 +126,14 @@ def check(data_dir: Path, as_json: bool) -> None:
     Other commands read a file again only if its size or timestamps have changed since the last check. Only
     `branchrank check` finds damage that leaves the size and timestamps unchanged, such as a bad sector.
     """
+    from branchrank.runs.words import plural
+
     with open_workspace(data_dir, quiet=True) as workspace:
         found = workspace.check()
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
-    files = "1 file" if found.files == 1 else f"{found.files} files"
-    click.echo(f"{found.directory}: {files}, {found.bytes:,} bytes, no damage found")
+    click.echo(f"{found.directory}: {plural(found.files, 'file')}, {found.bytes:,} bytes, no damage found")
 
 
 @click.command("calibrate", cls=Command)

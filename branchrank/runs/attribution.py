@@ -22,48 +22,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
 
-from branchrank.corpus.lines import normalize
 from branchrank.errors import UsageError, suggestion
 from branchrank.index.reader import Index
 from branchrank.io.printable import safe
-from branchrank.measures.matching import is_file_level, is_strict
-from branchrank.records import GoldItem, Question, Record, StageTrace
+from branchrank.measures.matching import is_strict
+from branchrank.records import Hit, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.systems.hits import chunk_hit
 
 #: The k of hit@k. The gold counts as found if one of the first k hits covers the gold.
 DEPTH = 5
 LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
 
-def gold_keys(question: Question, index: Index) -> frozenset[str]:
-    """Return the ids of the chunks and nodes that cover the question's gold in one index."""
+def gold_keys(question: Question, index: Index, lines: Callable[[str], Sequence[str]]) -> frozenset[str]:
+    """Return the ids of the chunks and nodes that cover the question's gold in one index.
+
+    ``lines`` returns the lines of a document, because a quote matches raw text as well as plain text.
+    """
+    lines = cache(lines)
     keys: set[str] = set()
     for item in question.gold:
         sources = {item.source_file, *question.source_aliases}
-        for chunk in index.chunks.of_sources(sources):
-            if is_strict(chunk_hit(chunk), item, question):
-                keys.add(chunk.id)
-        keys |= _nodes(question, item, sources, index)
+        chunks = ((chunk.id, chunk.span, chunk.text) for chunk in index.chunks.of_sources(sources))
+        nodes = ((node.id, node.own_span, node.text) for node in index.tree.of_sources(sources))
+        for key, span, plain in chain(chunks, nodes):
+            if span is None:
+                continue
+            first, last = span.line_start, span.line_end
+            raw = "\n".join(lines(span.source)[first - 1 : last])
+            hit = Hit(
+                id=key,
+                source=span.source,
+                line_start=first,
+                line_end=last,
+                text=raw,
+                plain=plain,
+                score=0.0,
+            )
+            if is_strict(hit, item, question):
+                keys.add(key)
     return frozenset(keys)
-
-
-def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) -> set[str]:
-    quote = normalize(item.answer_quote or "")
-    found = set()
-    for node in index.tree.of_sources(sources):
-        own = node.own_span
-        if own is None:
-            continue
-        gold = item.span
-        overlaps = gold is not None and own.line_start <= gold.line_end and gold.line_start <= own.line_end
-        quoted = bool(quote) and quote in normalize(node.text)
-        if is_file_level(item, question) or overlaps or quoted:
-            found.add(node.id)
-    return found
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:

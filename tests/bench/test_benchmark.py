@@ -184,6 +184,21 @@ def test_the_printed_table_marks_pilots_and_failures(project: Path, tmp_path: Pa
     assert re.search(r"report: .*/\d{8}T\d{6}Z-benchmark-42", result.stdout)
 
 
+def test_a_quote_with_markup_has_ranks_in_the_stages(tmp_path: Path) -> None:
+    """The plain text of chunks and sections lacks the role, which a hit's raw text has."""
+    pages = {
+        "a.rst": "Tea\n===\n\nCall :py:func:`brew.start` first.\n",
+        "b.rst": "Cup\n===\n\nWash the cup.\n",
+    }
+    project = make_project(tmp_path, pages)
+    line = {"id": "q", "question": "what to call first", "source_file": "a.rst"}
+    asked = write_lines(tmp_path / "asked.jsonl", [{**line, "answer_quote": "Call :py:func:`brew.start`"}])
+    run = benchmark(project, "--predictor", "local", "--predictor", "hybrid", "--questions", asked, *NO_LLM)
+    for row in json_lines(run / "rows.jsonl"):
+        assert row["hits"][0]["gold"] == 0
+        assert row["gold_ranks"]["fusion"] == 1
+
+
 def test_the_mode_flag_leaves_out_the_other_scoring(project: Path, tmp_path: Path) -> None:
     words = ("--predictor", "bm25", "--mode", "relaxed", "--primary", "relaxed_hit@1")
     [row] = table(benchmark(project, *words, reports=tmp_path) / names.SUMMARY_CSV)
