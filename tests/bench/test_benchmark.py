@@ -185,7 +185,6 @@ def test_the_printed_table_marks_pilots_and_failures(project: Path, tmp_path: Pa
 
 
 def test_a_quote_with_markup_has_ranks_in_the_stages(tmp_path: Path) -> None:
-    """The plain text of chunks and sections lacks the role, which a hit's raw text has."""
     pages = {
         "a.rst": "Tea\n===\n\nCall :py:func:`brew.start` first.\n",
         "b.rst": "Cup\n===\n\nWash the cup.\n",
