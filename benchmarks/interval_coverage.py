@@ -72,6 +72,9 @@ STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],
     "Symfony": [3, 3, *[2] * 13, *[1] * 68],
 }
+#: More pages for the simulations of power: 30 pages of 5 questions, and 25 pages that follow Zipf's law.
+ZIPF = [39, 20, 13, 10, 8, 7, 6, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1]
+PLANNED = {**STRUCTURES, "even": [5] * 30, "Zipf": ZIPF}
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
 #: Each entry contains the ICC, the model of the correlation within pages, and the name in the tables.
@@ -336,9 +339,9 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
     The first plan treats all questions as independent. The second plan takes into account that questions on
     the same page are correlated.
     """
-    sizes = np.array(STRUCTURES[structure])
+    sizes = np.array(PLANNED[structure])
     n = int(sizes.sum())
-    planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
+    planned = SharedPages(page_size=pages_alone(len(sizes), sizes.var() / sizes.mean() ** 2), icc=icc)
     random = np.random.default_rng([n, int(100 * icc), int(100 * disagreement)])
     cells = []
     for made in (plan(n, disagreement=disagreement), plan(n, disagreement=disagreement, pages=planned)):
@@ -423,7 +426,7 @@ def main() -> None:
         ("pages of", "ICC", "disagreement", "detectable before", "power", "detectable now", "power"),
         (
             (structure, name, f"{disagreement:g}", *delivered(structure, icc, model, disagreement, count))
-            for structure in STRUCTURES
+            for structure in PLANNED
             for icc, model, name in (*CLUSTERINGS[:1], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
             for disagreement in (0.2, 0.4)
         ),

@@ -21,14 +21,13 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
+from interval_coverage import ZIPF
 from interval_coverage_shares import Floats, short, table
 
 from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
 
 SHARE = 0.05
 WIN = SHARE / (1 - SHARE)
-#: Questions per page: 25 pages whose sizes follow Zipf's law, 150 questions in all.
-ZIPF = [39, 20, 13, 10, 8, 7, 6, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1]
 BY_SIZE = {1: 0.5, 2: 0.25, 5: 0.15, 15: 0.1}
 OPTIONS = CompareOptions(draws=1_999)
 CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (

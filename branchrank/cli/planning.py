@@ -84,6 +84,13 @@ def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **bud
     kind=click.IntRange(1, 1_000_000),
 )
 @flag(
+    "--page-variation",
+    "Unevenness of the pages of --sources: variance of the questions per page, divided by the squared mean. "
+    "0: even; 1.8: 25 pages that follow Zipf's law.",
+    0.25,
+    click.FloatRange(0, 1000),
+)
+@flag(
     "--icc",
     "Correlation between questions on the same page, from 0 (independent) to 1 (identical).  [default: 0.1]",
     kind=SHARE,

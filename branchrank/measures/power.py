@@ -32,7 +32,8 @@ from branchrank.records import Record
 ALPHA = 0.05
 POWER = 0.8
 MOST_QUESTIONS = 20_000
-#: Assumed squared coefficient of variation of the number of questions per page (0.27 in the bundled sample).
+#: Assumed squared coefficient of variation of the number of questions per page (0.27 in the bundled sample,
+#: 0.15 in questions about Symfony, 1.8 if 150 questions on 25 pages follow Zipf's law).
 PAGE_VARIATION = 0.25
 #: The minimum intraclass correlation that a plan assumes for one predictor's hits.
 LEAST_ICC = 0.1
@@ -44,8 +45,10 @@ class Assumptions(Record, frozen=True, kw_only=True):
 
     ``rate`` is the expected hit rate, ``disagreement`` the share of questions on which exactly one of two
     predictors has a correct hit, and ``difference`` the difference in hit rate to confirm. ``candidates``
-    predictors are compared with the baseline. ``sources`` is the number of pages with gold, and ``icc`` the
-    intraclass correlation, from 0 to 1, between questions on the same page.
+    predictors are compared with the baseline. ``sources`` is the number of pages with gold,
+    ``page_variation`` the squared coefficient of variation of the number of questions per page (0 if all
+    pages have equally many), and ``icc`` the intraclass correlation, from 0 to 1, between questions on the
+    same page.
     """
 
     rate: float | None = None
@@ -54,6 +57,7 @@ class Assumptions(Record, frozen=True, kw_only=True):
     candidates: int | None = None
     alpha: float = ALPHA
     sources: int | None = None
+    page_variation: float = PAGE_VARIATION
     icc: float | None = None
 
 
@@ -153,9 +157,9 @@ def questions_for_mean_difference(
 PageSize = Callable[[int], float]
 
 
-def pages_alone(pages: int) -> PageSize:
+def pages_alone(pages: int, variation: float = PAGE_VARIATION) -> PageSize:
     """Return a :data:`PageSize` for a benchmark whose gold is spread over the given number of pages."""
-    return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
+    return lambda n: max(1.0, (1 + variation) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:

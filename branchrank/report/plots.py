@@ -45,9 +45,9 @@ from branchrank.runs.words import (
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
-    "equivalent within delta": ("equivalent", "square", ACCENT),
+    "equivalent within delta": ("equivalent within delta", "square", ACCENT),
     "inconclusive": ("inconclusive", "circle", MUTED),
-    "too few questions to tell": ("too few questions", "circle", MUTED),
+    "too few questions to tell": ("too few questions to tell", "circle", MUTED),
 }
 #: The height of a row with its name and numbers on one line, and of another line of text.
 _ROW_PIXELS, LINE_PIXELS = 46, 16

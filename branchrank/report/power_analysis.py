@@ -21,13 +21,15 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
     ``icc`` is the assumed correlation between the score differences of questions on the same page, or
-    ``None`` if no two questions share a page. ``pairs`` lists the disagreement of each pair of predictors in
+    ``None`` if no two questions share a page, and ``pages`` is the number of pages, or ``None`` if every
+    question has its own page. ``pairs`` lists the disagreement of each pair of predictors in
     the pilot. ``pairs`` is "" if the pilot has fewer than two pairs, or if the disagreement was given instead
     of being taken from the pilot. ``str()`` returns the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
     icc: float | None = None
+    pages: int | None = None
     pairs: str = ""
 
     def __str__(self) -> str:
@@ -46,9 +48,16 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
         ]
         if first.difference is not None:
             needed = "more than 20,000" if first.questions_needed is None else f"{first.questions_needed:,}"
+            where = "as many pages" if self.pages is None else f"{self.pages:,} pages"
             lines.append(
-                f"Confirming a difference of {first.difference:g} needs {needed} questions (80% power)."
+                f"Confirming a difference of {first.difference:g} needs {needed} questions on {where} "
+                "(80% power)."
             )
+            if self.pages is not None:
+                alone = power.questions_for_hit_difference(
+                    first.disagreement, first.difference, first.alpha / first.family
+                )
+                lines.append(f"On a page each, {alone or 'more than 20,000'} questions are enough.")
         return "\n".join(lines)
 
     @property
@@ -82,7 +91,9 @@ def power_analysis(
     measured = pilot or ASSUMED
     within = measured.icc if given.icc is None else given.icc
     if given.sources is not None:
-        pages = power.SharedPages(page_size=power.pages_alone(given.sources), icc=within)
+        pages = power.SharedPages(
+            page_size=power.pages_alone(given.sources, given.page_variation), icc=within
+        )
     elif pilot is not None:
         pages = power.SharedPages(page_size=power.pages_as_in(pilot.page_sizes), icc=within)
     elif given.icc is None:
@@ -107,6 +118,7 @@ def power_analysis(
     return PowerAnalysis(
         plans=plans,
         icc=None if pages is power.NO_SHARED_PAGES else pages.icc,
+        pages=given.sources or (len(pilot.page_sizes) if pilot else None),
         pairs=_pairs(measured) if given.disagreement is None else "",
     )
 

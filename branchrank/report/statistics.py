@@ -100,6 +100,7 @@ def _conditions(run: RunData) -> str:
         f"Primary measure: {judgment.measure}. {compared}. {declared} The test has "
         f"{plural(first.n, 'question')} {units}. Tests and intervals are adjusted for "
         f"{plural(first.family, 'comparison')} (Holm, Bonferroni), with alpha {first.alpha:g}. "
+        "They assume symmetric differences if neither system is better; rare pages are judged apart. "
         f"Delta is {margin(first.delta, first.measure)}."
     )
 

@@ -81,6 +81,24 @@ def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> 
     assert "It was not compared with good; --all-pairs compares every pair of systems." in text
 
 
+def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path) -> None:
+    """Nine wins and no loss on 30 pages are significant, but a page in 14 could be lost whole, unseen."""
+    arms = (Planned("local", 0.6), Twin("new", 0.6, 0.05))
+    run = make_run(tmp_path / "few", arms, make_questions(150, per_page=5), latency_sample=0)
+    [found] = run.judgment.comparisons
+    assert (found.losses, found.p_adjusted < 0.05, found.verdict) == (0, True, "inconclusive")
+    assert "significant, but a loss of 7.4 points on rare pages may be missing" in recommendation_text(run)
+    run = make_run(tmp_path / "many", arms, make_questions(150, per_page=2), latency_sample=0)
+    assert recommendation_text(run).startswith("Use new: ")
+    arms = (Planned("local", 0.6), Twin("new", 0.6, 0.0))
+    for count, verdict in ((300, "inconclusive"), (750, "equivalent within delta")):
+        questions = make_questions(count, per_page=10 if count == 300 else 5)
+        run = make_run(tmp_path / verdict, arms, questions, latency_sample=0)
+        [found] = run.judgment.comparisons
+        assert (found.ties, found.ci_high < found.delta) == (count, True)
+        assert found.verdict in (verdict, "too few questions to tell")
+
+
 def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("poor", 0.05), Planned("best", 0.95), count=30)
     assert text.startswith("For now, use best: ")

@@ -177,7 +177,12 @@ def test_power_works_without_a_run() -> None:
     assert lines[2][:2] == ["20", "20"]
     assert "none" in lines[2]
     assert lines[3][-1] == "54%"
-    assert " 168 questions" in result.output
+    assert " 168 questions on as many pages (80% power)." in result.output
+    few = invoke("power", "--questions", 150, "--difference", "0.1", "--sources", 25)
+    uneven = invoke("power", "--questions", 150, "--sources", 25, "--page-variation", "1.8")
+    assert "4,099 questions on 25 pages" in few.output
+    assert "On a page each, 168 questions are enough." in few.output
+    assert int(uneven.output.splitlines()[2].split()[1]) < int(few.output.splitlines()[2].split()[1])
 
 
 def test_power_accepts_the_number_of_pages_or_a_pilot(tmp_path: Path) -> None:
