@@ -36,7 +36,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,12 @@ from tree_search import ENTRY, Gold, chance, known_gold, oracle
 from branchrank import Run, System, Workspace
 from branchrank.errors import ReplayError
 from branchrank.io.files import digest_file
-from branchrank.llm.cassette import Cassette, KeptCall
+from branchrank.llm.cassette import Cassette
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import CallResult, LLMReply, Usage, estimate_tokens
 from branchrank.questions.question_files import load_questions
+from branchrank.records import Record
 from branchrank.report.drawing import draw, standalone
 from branchrank.report.result import rates_plot
 from branchrank.report.terminal import verdicts
@@ -154,9 +155,54 @@ def run(
         )
 
 
+class KeptCall(Record, frozen=True, kw_only=True):
+    """A recorded call without its prompt, identified by its key."""
+
+    key: str
+    stage: str
+    question: str
+    model: str
+    recorded: CallResult
+
+
+class CallFile(Cassette):
+    """A cassette whose calls can be listed, and stored without their prompts."""
+
+    def calls(self) -> list[KeptCall]:
+        """Return all calls, sorted by key."""
+        rows = self._rows(
+            "SELECT key, stage, question, json_extract(request, '$.model'), recorded FROM calls ORDER BY key"
+        )
+        return [
+            KeptCall(
+                key=key,
+                stage=stage,
+                question=question,
+                model=model,
+                recorded=msgspec.json.decode(recorded, type=CallResult),
+            )
+            for key, stage, question, model, recorded in rows
+        ]
+
+    def restore(self, calls: Iterable[KeptCall]) -> None:
+        """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
+        self._put(
+            [
+                (
+                    call.key,
+                    call.stage,
+                    call.question,
+                    json.dumps({"model": call.model}),
+                    msgspec.json.encode(call.recorded).decode(),
+                )
+                for call in calls
+            ]
+        )
+
+
 def kept_calls(cassette: Path) -> list[KeptCall]:
     """Return the calls in a cassette, with each reply reduced to its labels."""
-    with Cassette(cassette, readonly=True) as opened:
+    with CallFile(cassette, readonly=True) as opened:
         return [msgspec.structs.replace(call, recorded=bare(call)) for call in opened.calls()]
 
 
@@ -202,7 +248,7 @@ def restored(folder: Path, *, model: bool) -> Path:
     """Create a cassette from ``calls.jsonl``."""
     path = folder / ("model.sqlite" if model else "scripted.sqlite")
     calls = [read_call(text) for text in CALLS.read_bytes().splitlines()]
-    with Cassette(path) as cassette:
+    with CallFile(path) as cassette:
         cassette.restore(call for call in calls if (call.model == MODEL) is model)
     return path
 

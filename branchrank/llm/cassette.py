@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,6 @@ from branchrank.io.files import NOT_JSON, digest_of
 from branchrank.io.key_values import Database, Layout, RedisValues
 from branchrank.io.progress import Notify
 from branchrank.llm.request import CallResult, LLMRequest
-from branchrank.records import Record
 
 T = TypeVar("T")
 _Content = dict[str, Any]
@@ -53,16 +52,6 @@ _NEAREST = (
 )
 _NEIGHBORS = 200
 _SHOWN = 100
-
-
-class KeptCall(Record, frozen=True, kw_only=True):
-    """A recorded call without its prompt, identified by its key."""
-
-    key: str
-    stage: str
-    question: str
-    model: str
-    recorded: CallResult
 
 
 class Cassette(Closing):
@@ -118,23 +107,6 @@ class Cassette(Closing):
             for row in self._rows(_ALL)
             if (row[2], row[1]) in wanted and (found := _intact(row)) is not None and found.outcome != "ok"
         }
-
-    def calls(self) -> list[KeptCall]:
-        """Return every undamaged call, sorted by key."""
-        return [
-            KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
-            for row in self._rows(f"{_ALL} ORDER BY key")
-            if (found := _intact(row)) is not None and (content := _decoded(row[3], _Content)) is not None
-        ]
-
-    def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
-        self._put(
-            [
-                (call.key, call.stage, call.question, _json({"model": call.model}), _stored(call.recorded))
-                for call in calls
-            ]
-        )
 
     def models(self) -> list[str]:
         """Return the names of all models in the recorded calls, sorted."""

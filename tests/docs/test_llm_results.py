@@ -6,6 +6,7 @@ what is kept, and everything is replayed.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from branchrank import Workspace
+from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results" / "llm.md"
@@ -94,6 +96,20 @@ def test_no_stored_file_quotes_the_documents_or_the_questions() -> None:
         # The name of SVG's own format is in the documents too.
         text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8"))
         assert quotations(text, known) == [], path
+
+
+def test_calls_are_restored_without_their_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    opened = importlib.import_module("llm_abc").CallFile
+    request = LLMRequest(stage="rerank", messages=(Message(role="user", content="first line"),))
+    with opened(tmp_path / "c.sqlite") as cassette:
+        cassette.put(request, "m", CallResult(reply=LLMReply(text="s01", attempt=2)))
+        calls = cassette.calls()
+    with opened(tmp_path / "copy.sqlite") as copy:
+        copy.restore(calls)
+        assert copy.get(request, "m") == calls[0].recorded
+        assert (copy.calls(), copy.models()) == (calls, ["m"])
+    assert b"first line" not in (tmp_path / "copy.sqlite").read_bytes()
 
 
 @pytest.mark.corpora

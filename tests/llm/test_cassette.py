@@ -52,21 +52,6 @@ def test_get_returns_exactly_what_was_put(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_calls_are_restored_without_their_prompts(tmp_path: Path) -> None:
-    with Cassette(tmp_path / "c.sqlite") as cassette:
-        cassette.put(request(), "m", RECORDED)
-        cassette.put(request("other"), "m2", RECORDED)
-        calls = cassette.calls()
-    with Cassette(tmp_path / "copy.sqlite") as copy:
-        copy.restore(calls)
-        assert copy.get(request(), "m") == copy.get(request("other"), "m2") == RECORDED
-        assert copy.get(request(), "m2") is None
-        assert copy.calls() == calls
-        assert copy.models() == ["m", "m2"]
-    content = (tmp_path / "copy.sqlite").read_bytes()
-    assert b"first line" not in content
-
-
 def test_the_cache_key_is_the_content_and_not_the_label() -> None:
     base = call_key(request(), "m")
     assert call_key(request(question="q2"), "m") == base
