@@ -46,7 +46,8 @@ from branchrank.io.printable import (
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
-from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord, gather
+from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
+from branchrank.runs.provenance import gather
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,

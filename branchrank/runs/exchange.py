@@ -120,18 +120,6 @@ def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     return {_document(item.source_file): item.relevance or 1 for item in question.gold}
 
 
-def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
-    """Return a predictor's results (first repeat) by question id, for the questions with gold."""
-    asked = run.scores.questions
-    rows = (row for row in run.scores.rows(predictor) if not row.repeat and asked[row.question_id].gold)
-    return {row.question_id: _ranked(row, asked[row.question_id], ids) for row in rows}
-
-
-def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """Return a run's judgments by question id, for the questions with gold."""
-    return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
-
-
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:
     """Map a row's document ids, best first, to the scores n, n-1, ..., 1."""
     if ids == "gold":
@@ -341,11 +329,12 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
     import pandas as pd
 
     run.check_predictor(predictor)
-    words = {each.id: each.question for each in run.asked}
+    asked = run.scores.questions
     rows = [
-        (question, words[question], document, rank, score)
-        for question, ranked in run_lists(run, predictor, ids).items()
-        for rank, (document, score) in enumerate(ranked.items())
+        (row.question_id, asked[row.question_id].question, document, rank, score)
+        for row in run.scores.rows(predictor)
+        if not row.repeat and asked[row.question_id].gold
+        for rank, (document, score) in enumerate(_ranked(row, asked[row.question_id], ids).items())
     ]
     return pd.DataFrame(rows, columns=list(RESULTS))
 
@@ -359,9 +348,10 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (query, document, label)
-        for query, judged in run_qrels(run, ids).items()
-        for document, label in judged.items()
+        (question.id, document, label)
+        for question in run.asked
+        if question.gold
+        for document, label in _qrels(question, ids).items()
     ]
     return pd.DataFrame(rows, columns=list(QRELS))
 

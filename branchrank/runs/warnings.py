@@ -45,15 +45,10 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
         fallen = [row for row in own if row.fallbacks]
         no_answer, no_reply = len(errors) == len(own) > 0, bool(calls) and "ok" not in calls
         parts = []
-        if no_answer:
-            parts.append(f"all {plural(len(own), 'query')} failed, most often with {_commonest(errors)!r}")
-        elif errors:
-            counts = "counts as a miss" if len(errors) == 1 else "count as misses"
-            failed = f"{len(errors)} of {plural(len(own), 'query')} failed and {counts}"
-            parts.append(f"{failed}, most often with: {_commonest(errors)}")
+        if errors:
+            parts.append(f"{_failed(errors, len(own), 'query')} (each counts as a miss)")
         if no_reply:
-            reason = _commonest(map(str, calls))
-            parts.append(f"all {plural(len(calls), 'LLM call')} failed, most often with {reason!r}")
+            parts.append(_failed(calls, len(calls), "LLM call"))
         elif fallen:
             reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
@@ -62,9 +57,14 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
 
 
+def _failed(reasons: Sequence[str], total: int, noun: str) -> str:
+    count = "all" if len(reasons) == total else f"{len(reasons)} of"
+    return f"{count} {plural(total, noun)} failed, most often with {_commonest(reasons)!r}"
+
+
 def _commonest(reasons: Iterable[str]) -> str:
-    counts = Counter(reasons)
-    return min(counts, key=lambda reason: (-counts[reason], reason))
+    """Return the most frequent reason, and of several the first in alphabetical order."""
+    return Counter(sorted(reasons)).most_common(1)[0][0]
 
 
 def examples(questions: Sequence[Question]) -> Iterator[str]:

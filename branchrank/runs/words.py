@@ -151,14 +151,14 @@ def effect_size(comparison: Comparison) -> str:
 
 def effect(comparison: Comparison) -> str:
     """Format the effect size with its name: the odds ratio for hits, and d_z for other measures."""
+    value = effect_size(comparison)
     if comparison.d_z is not None:
-        return f"d_z {comparison.d_z:.2f}"
+        return f"d_z {value}"
     if comparison.odds_ratio is None:
-        return NOTHING
-    ratio = f"odds ratio {_ratio(comparison.odds_ratio)}"
+        return value
     if comparison.odds_low is None or comparison.odds_high is None:
-        return f"{ratio} ({FEW_PAGES})"
-    return f"{ratio} ({_ratio(comparison.odds_low)} to {_ratio(comparison.odds_high)})"
+        return f"odds ratio {value} ({FEW_PAGES})"
+    return f"odds ratio {value} ({_ratio(comparison.odds_low)} to {_ratio(comparison.odds_high)})"
 
 
 def _ratio(value: float) -> str:

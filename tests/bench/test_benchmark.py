@@ -180,7 +180,7 @@ def test_the_printed_table_marks_pilots_and_failures(project: Path, tmp_path: Pa
     result = invoke("benchmark", "--data-dir", project / "data", *words)
     assert "pilot" in result.stdout.lower()
     told = " ".join(result.stdout.split())
-    assert "2 of 8 queries failed and count as misses, most often with: RuntimeError" in told
+    assert "2 of 8 queries failed, most often with " in told
     assert re.search(r"report: .*/\d{8}T\d{6}Z-benchmark-42", result.stdout)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.runs import directory as provenance
+from branchrank.runs import provenance
 
 
 def test_git_commands_do_not_change_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
