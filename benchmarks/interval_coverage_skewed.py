@@ -6,8 +6,10 @@
 1. "Lost pages": on 5% of the pages, the candidate loses every question. On all other pages, it wins a few
    questions (hits), or a little on every question (graded), so that the true difference is 0. A test that
    assumes symmetry finds these wins significant whenever the sample has too few lost pages.
-2. "By size": pages have 1, 2, 5 or 15 questions. The candidate loses six in ten questions on the pages with
-   15, and wins on the smaller ones, so that the true difference is 0.
+2. "By size": pages have 1 to 9 questions. The candidate's difference falls with the size, from +59 points
+   on pages with one question to -29 points on pages with nine. "By size, extreme": pages have 1, 2, 5 or 15
+   questions. The candidate loses six in ten questions on the tenth of the pages that has 15, and wins half
+   of the others. The true difference is 0 in both.
 3. "Ties": 5% of the pages are lost whole, and all other questions tie. The true difference is -5 points, so
    an equivalence verdict within 5 points is false.
 4. The tables show the share of false verdicts, before and after the condition for rare pages
@@ -28,7 +30,8 @@ from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pai
 
 SHARE = 0.05
 WIN = SHARE / (1 - SHARE)
-BY_SIZE = {1: 0.5, 2: 0.25, 5: 0.15, 15: 0.1}
+SLOPE, CENTER = 0.11, 19 / 3
+EXTREME = {1: 0.5, 2: 0.25, 5: 0.15, 15: 0.1}
 OPTIONS = CompareOptions(draws=1_999)
 CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
     ("lost pages, hits", "30 of 5", [5] * 30),
@@ -41,6 +44,7 @@ CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
     ("lost pages, graded", "30 of 5", [5] * 30),
     ("lost pages, graded", "60 of 5", [5] * 60),
     ("by size, hits", "20", [0] * 20),
+    ("by size, extreme", "20", [0] * 20),
     ("ties", "30 of 5", [5] * 30),
     ("ties", "30 of 10", [10] * 30),
     ("ties", "45 of 3", [3] * 45),
@@ -52,8 +56,11 @@ CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
 def differences(kind: str, sizes: Sequence[int], random: np.random.Generator) -> list[Floats]:
     """Draw the differences (candidate - baseline) on each page of a sample."""
     if kind == "by size, hits":
-        drawn = random.choice(list(BY_SIZE), len(sizes), p=list(BY_SIZE.values()))
-        won = 0.6 * 15 * BY_SIZE[15] / sum(size * share for size, share in BY_SIZE.items() if size < 15)
+        chances = [(size, SLOPE * (CENTER - size)) for size in random.integers(1, 10, len(sizes))]
+        return [np.sign(chance) * (random.random(size) < abs(chance)) for size, chance in chances]
+    if kind == "by size, extreme":
+        drawn = random.choice(list(EXTREME), len(sizes), p=list(EXTREME.values()))
+        won = 0.6 * 15 * EXTREME[15] / sum(size * share for size, share in EXTREME.items() if size < 15)
         return [
             -(random.random(15) < 0.6).astype(float) if size == 15 else (random.random(size) < won) * 1.0
             for size in drawn
