@@ -41,7 +41,7 @@ from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems
 
 #: Keys of a system's table that are not fields of the system.
-_OWN_KEYS = ("from", "index", "sweep", "origin")
+_OWN_KEYS = ("from", "index", "sweep", "origin", "tuned_on")
 #: The prefix of each problem in an error message that lists several problems.
 BULLET = "  - "
 
@@ -66,6 +66,7 @@ class _Own(Record, frozen=True, kw_only=True):
     index: str = DEFAULT_INDEX
     sweep: dict[str, Any] = msgspec.field(default_factory=dict)
     origin: Literal["", "tuned"] = ""
+    tuned_on: str = ""
 
 
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
@@ -215,8 +216,21 @@ class _Systems:
                 system = msgspec.convert(swept, System)
             except (msgspec.ValidationError, ValueError) as error:
                 raise UsageError(f"[systems.{shown}] {error}") from None
-            made.append(planned_system(system, index=own.index, repeats=self.repeats, origin=own.origin))
+            made.append(
+                planned_system(
+                    system,
+                    index=own.index,
+                    repeats=self.repeats,
+                    origin=own.origin,
+                    tuned_on=self._tuned_on(name),
+                )
+            )
         return made
+
+    def _tuned_on(self, name: str) -> str:
+        """Return the ``tuned_on`` of a system, or of the nearest system that it inherits from."""
+        own = self._own(name)
+        return own.tuned_on or ("" if own.parent in ("", name) else self._tuned_on(own.parent))
 
     def _own(self, name: str) -> _Own:
         try:

@@ -54,7 +54,7 @@ class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
 
 
 def planned_system(
-    system: System, *, index: str = DEFAULT_INDEX, repeats: int = 1, origin: str = ""
+    system: System, *, index: str = DEFAULT_INDEX, repeats: int = 1, origin: str = "", tuned_on: str = ""
 ) -> PlannedSystem:
     """Return the record of a system. Only a system with an LLM answers each question ``repeats`` times."""
     return PlannedSystem(
@@ -64,6 +64,7 @@ def planned_system(
         index=index,
         repeats=repeats if system.asks_llm else 1,
         origin=origin,
+        tuned_on=tuned_on,
     )
 
 

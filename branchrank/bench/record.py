@@ -44,7 +44,7 @@ from branchrank.io.printable import (
     value_to_show,
 )
 from branchrank.llm.ledger import read_prices
-from branchrank.questions.question_files import questions_digest
+from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
 from branchrank.runs.provenance import gather
@@ -94,6 +94,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         corpus_digest="",
         questions_file=relative(plan.questions_file),
         questions_digest=questions_digest(questions),
+        sampled_from=questions_digest(load_questions(plan.questions_file)) if part.sample_size else "",
         question_ids=tuple(question.id for question in questions),
         top_k=part.top_k,
         mode=part.mode,

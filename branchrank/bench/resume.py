@@ -246,7 +246,11 @@ class _RecordedPlan:
         if record.system is not None:
             system = with_reached(record.system, self._value)
             return lambda: planned_system(
-                system, index=record.index, repeats=record.repeats, origin=record.origin
+                system,
+                index=record.index,
+                repeats=record.repeats,
+                origin=record.origin,
+                tuned_on=record.tuned_on,
             )
         url, _, target = record.origin.partition(" ")
         if is_url(url):

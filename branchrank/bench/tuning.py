@@ -41,7 +41,7 @@ from branchrank.io.files import write_text
 from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.measures.measures import mean
-from branchrank.questions.question_files import questions_digest
+from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import Question, Record
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.rows import Row
@@ -104,7 +104,11 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The results of tuning all systems in an experiment. ``toml`` contains the tuned systems."""
+    """The results of tuning all systems in an experiment. ``toml`` contains the tuned systems.
+
+    ``questions`` is the number of answerable questions that were asked. ``questions_digest`` is the digest of
+    all questions in the question file, even if only a sample was asked.
+    """
 
     measure: str
     questions: int
@@ -156,8 +160,8 @@ def tune(
         rows = _rows(plan, asked, notify, shown)
     scores = Scores(rows, asked)
     fold_of = _folds(scores.clusters, folds, seed)
-    part = plan.settings.part(BenchmarkSettings)
-    measure = primary_measure(part)
+    digest = questions_digest(load_questions(plan.questions_file))
+    measure = primary_measure(plan.settings.part(BenchmarkSettings))
     systems = []
     for each in contenders:
         name = each.system.name
@@ -166,23 +170,33 @@ def tune(
     return Tuning(
         measure=measure.name,
         questions=len(asked),
-        questions_digest=questions_digest(asked),
+        questions_digest=digest,
         sources=len(set(scores.clusters.values())),
         folds=folds,
         seed=seed,
         systems=tuple(systems),
-        toml=_toml(path, contenders, systems),
+        toml=_toml(path, contenders, systems, digest),
     )
 
 
-def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
+def write_tuned(experiment: str | Path, tuning: Tuning, *, force: bool = False) -> None:
     """Add the tuned systems to the experiment file, and remove the systems that an earlier tuning added.
 
     The comments, the order of the tables, and the tables of other systems are not changed. A tuned system has
     the name of the original system with the suffix ``-tuned``. In ``run.json``, the origin of a tuned system
-    is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    is ``tuned``, and ``tuned_on`` is the digest of the tuning questions.
+
+    Raises :class:`~branchrank.errors.UsageError` if the cross-validated gain of a tuned system is below zero,
+    except with ``force``, and :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     path = Path(experiment)
+    worse = [f"{each.name}: {each.gain:+.3f}" for each in tuning.systems if each.changes and each.gain < 0]
+    if worse and not force:
+        raise UsageError(
+            f"on documents not used for tuning, tuning lowers {tuning.measure} ({', '.join(worse)}); "
+            f"{path} was not changed",
+            remedy="keep the current values, or write the tuned systems anyway with --force",
+        )
     import tomlkit
 
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
@@ -336,7 +350,9 @@ def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
     return sums.index(max(sums))
 
 
-def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem]) -> str:
+def _toml(
+    path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem], digest: str
+) -> str:
     """Return the systems with changed values, and the indexes of these systems, as TOML tables."""
     import tomlkit
 
@@ -345,7 +361,7 @@ def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[Tun
     for each, tuned in zip(contenders, systems, strict=True):
         if not tuned.changes:
             continue
-        table: dict[str, Any] = {"from": tuned.system, "origin": TUNED}
+        table: dict[str, Any] = {"from": tuned.system, "origin": TUNED, "tuned_on": digest}
         if each.index != DEFAULT_INDEX:
             table["index"] = each.index
         words = {name: tuned.chosen[name] for name in BM25_VALUES if name in tuned.chosen}

@@ -25,14 +25,17 @@ from branchrank.cli.terminal import Command, safe, say
 @flag("--folds", "Number of cross-validation folds.", FOLDS, click.IntRange(2, 100))
 @flag("--budget", "Number of combinations of values to try for each system.", BUDGET, click.IntRange(2, 1000))
 @switch("--write", "Add the tuned systems to EXPERIMENT.")
+@switch("--force", "With --write, also add systems whose expected gain is below zero.")
 @QUIET
 @settings_options("engine", "benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary")
-def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **budget: Any) -> None:
+def tune(
+    experiment: Path, questions_file: Path, write: bool, force: bool, quiet: bool, **budget: Any
+) -> None:
     """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
 
     All questions about the same document are in one fold. The command prints the expected gain of each system
     with a 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
-    to EXPERIMENT. The original systems are kept.
+    to EXPERIMENT, with the digest of the questions. The original systems are kept.
     """
     tuning = tuning_of(
         experiment, questions_file, flags=given_flags(), notify=say, progress=not quiet, **budget
@@ -52,7 +55,7 @@ def tune(experiment: Path, questions_file: Path, write: bool, quiet: bool, **bud
         return
     click.echo(f"\n{safe(tuning.toml)}", nl=False)
     if write:
-        write_tuned(experiment, tuning)
+        write_tuned(experiment, tuning, force=force)
         say(f"the tuned systems were added to {experiment}")
 
 

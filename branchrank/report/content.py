@@ -23,9 +23,13 @@ from branchrank.systems.query import read_filters
 
 
 def heading(run: RunData) -> str:
-    """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions."""
+    """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions.
+
+    The title names the systems that were tuned on the run's questions.
+    """
     pilot = "Pilot: " if is_pilot(run) else ""
-    return f"{pilot}{run.record.experiment}, {asked(run)}"
+    tuned = f" ({', '.join(names)} tuned on these questions)" if (names := run.record.tuned_here) else ""
+    return f"{pilot}{run.record.experiment}, {asked(run)}{tuned}"
 
 
 def in_short(run: RunData) -> tuple[str, ...]:

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -42,6 +43,8 @@ from branchrank.runs.words import (
     size,
 )
 
+#: Matches the name of a split of questions that are not test questions, such as "tuning" or "dev".
+_NOT_TEST = re.compile("tun|dev|train|valid", re.IGNORECASE)
 #: The smallest reduction in latency, in ms, that a user would notice.
 _NOTICED_MS = 50.0
 
@@ -63,6 +66,15 @@ def cautions(run: RunData) -> list[str]:
             "No split was declared (flag --split, or key 'split' in the experiment file). "
             "Scores on questions used for tuning can overstate a system's quality."
         )
+    elif _NOT_TEST.search(run.record.split):
+        found.append(
+            f"The questions are the split {run.record.split!r}. "
+            "Scores on questions used for tuning can overstate a system's quality."
+        )
+    found += (
+        f"{name}: tuned on these questions, so its scores can overstate its quality"
+        for name in run.record.tuned_here
+    )
     found += run.record.warnings
     found += (failure.text for failure in failures(run.rows, run.record.predictors))
     return sorted(found, key=lambda text: _concerns(text, run.predictors))

@@ -62,7 +62,8 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
     ``system`` contains all settings of the predictor's system. If the predictor is a class or an endpoint,
     ``system`` is ``None`` and ``origin`` is the name of the class or endpoint. For a system whose settings
-    ``branchrank tune`` chose, ``origin`` is ``tuned``.
+    ``branchrank tune`` chose, ``origin`` is ``tuned``, and ``tuned_on`` is the digest of all questions in the
+    file that it was tuned on.
     """
 
     name: str
@@ -71,6 +72,7 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
     index: str = "default"
     repeats: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPEATS)] = 1
     origin: str = ""
+    tuned_on: str = ""
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
@@ -134,6 +136,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     corpus_exclude: tuple[str, ...] = ()
     questions_file: str
     questions_digest: str
+    #: The digest of all questions in the file, if the run asked a sample of them.
+    sampled_from: str = ""
     question_ids: tuple[str, ...]
     top_k: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     mode: Literal["strict", "relaxed", "both"]
@@ -155,6 +159,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
     #: results of these rows.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def tuned_here(self) -> tuple[str, ...]:
+        """The names of the predictors that were tuned on the file of the run's questions."""
+        files = {self.questions_digest, self.sampled_from}
+        return tuple(each.name for each in self.predictors if each.tuned_on and each.tuned_on in files)
 
     @property
     def rows_file(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,8 +13,9 @@ from support.commands import invoke, json_lines, make_project, write_lines
 
 from branchrank import library
 from branchrank.bench.resume import RunAccess, plan_from_run
-from branchrank.bench.tuning import _chosen
+from branchrank.bench.tuning import Tuning, _chosen
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.runs.directory import read_run, write_run
 from branchrank.settings import Bm25Settings
 
@@ -169,3 +171,93 @@ def test_fewer_documents_than_folds_are_refused(experiment: Path, project: Path,
     assert result.exit_code != 0
     with pytest.raises(BranchRankError, match="too few for 2 folds"):
         library.tune(experiment, few, folds=2, budget=2)
+
+
+WORDS = """name = "words"
+data_dir = "{data}"
+
+[systems.words]
+branches = [{{ kind = "bm25", top_n = 20 }}]
+fuse.method = "none"
+
+[indexes.default.bm25]
+k1 = 0.0
+b = 1.0
+"""
+
+
+@pytest.fixture
+def words(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """An experiment with a poor k1, and questions on which another k1 is better."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "words.toml"
+    path.write_text(WORDS.format(data=project / "data"))
+    asked = [line for line in json_lines(questions_of(project)) if line.get("answerable", True)]
+    golds = [{**line, "id": None, "question": None} for line in asked]
+    mixed = [
+        {**golds[(number + 4) % len(golds)], "id": line["id"], "question": line["question"]}
+        for number, line in enumerate(asked)
+    ]
+    return path, write_lines(tmp_path / "mixed.jsonl", mixed)
+
+
+def tune_words(words: tuple[Path, Path], *flags: object) -> Any:
+    limits = ("--folds", 2, "--budget", 6, "--primary", "strict_MRR@5", "--quiet")
+    return invoke("tune", words[0], "--on", words[1], *limits, "--write", *flags)
+
+
+def run_words(words: tuple[Path, Path], questions: Path, *flags: object) -> tuple[dict[str, Any], str, str]:
+    """Run the experiment, and return its run.json, its report and the printed text."""
+    path = words[0]
+    path.write_text(f'questions = "{questions}"\n{path.read_text()}')
+    result = invoke("run", path, "--reports", questions.stem, "--latency-sample", 0, "--quiet", *flags)
+    assert result.exit_code == 0, result.output
+    path.write_text(path.read_text().partition("\n")[2])
+    [made] = Path(questions.stem).glob("*/run.json")
+    return json.loads(made.read_text()), (made.parent / "report.md").read_text(), result.output
+
+
+def test_a_run_on_the_tuning_questions_is_marked(words: tuple[Path, Path], project: Path) -> None:
+    result = tune_words(words)
+    assert result.exit_code == 0, result.output
+    with words[0].open("a") as file:
+        file.write('\n[systems.heir]\nfrom = "words-tuned"\n')
+    digest = questions_digest(load_questions(words[1]))
+    assert tomllib.loads(words[0].read_text())["systems"]["words-tuned"]["tuned_on"] == digest
+    record, report, output = run_words(words, words[1])
+    assert [each["tuned_on"] for each in record["predictors"]] == ["", digest, digest]
+    for text in (report.splitlines()[0], output.splitlines()[0]):
+        assert "words-tuned, heir tuned on these questions" in text.replace("\\", "")
+    assert "words-tuned: tuned on these questions" in report.replace("\\", "")
+    sample = words[1].rename("sample.jsonl")
+    assert "tuned on these questions" in run_words(words, sample, "--sample-size", 3)[1]
+    other = run_words(words, questions_of(project))
+    assert other[0]["predictors"][1]["tuned_on"] == digest
+    assert "tuned on these questions" not in other[1]
+
+
+def test_a_tuned_system_that_loses_is_written_only_with_force(
+    words: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def losing(*given: Any, **options: Any) -> Tuning:
+        tuning = library.tune(*given, **options)
+        worse = tuple(msgspec.structs.replace(each, gain=-0.03) for each in tuning.systems)
+        return msgspec.structs.replace(tuning, systems=worse)
+
+    monkeypatch.setattr("branchrank.cli.planning.tuning_of", losing)
+    before = words[0].read_text()
+    result = tune_words(words)
+    assert result.exit_code == UsageError.exit_code
+    assert "words-tuned: -0.030" in result.stderr
+    assert "--force" in result.output
+    assert words[0].read_text() == before
+    assert tune_words(words, "--force").exit_code == 0
+    assert "words-tuned" in words[0].read_text()
+
+
+@pytest.mark.parametrize(("split", "warned"), [("tuning", True), ("dev", True), ("test", False)])
+def test_only_test_questions_go_without_the_caution_about_tuning(
+    words: tuple[Path, Path], project: Path, split: str, warned: bool
+) -> None:
+    words[0].write_text(f'split = "{split}"\n{words[0].read_text()}')
+    assert ("Scores on questions used for tuning" in run_words(words, questions_of(project))[1]) == warned
