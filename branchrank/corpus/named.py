@@ -164,11 +164,13 @@ def unpack_folder(archive: Path, folder: str, target: Path) -> None:
 
 def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
     files = size = 0
+    below = PurePosixPath(folder).parts
+    start = len(below) + 1
     for member in tar:
         path = PurePosixPath(member.name)
         if not member.isreg() or path.is_absolute() or ".." in path.parts:
             continue
-        if len(path.parts) < 3 or path.parts[1] != folder:
+        if len(path.parts) <= start or path.parts[1:start] != below:
             continue
         files += 1
         size += member.size
@@ -177,7 +179,7 @@ def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
                 f"the downloaded archive contains more than {MAX_FILES} files or {MAX_BYTES} bytes",
                 remedy="unpack the archive yourself, and give the path of its folder",
             )
-        yield member.replace(name=str(PurePosixPath(*path.parts[2:])), mode=0o644, deep=False)
+        yield member.replace(name=str(PurePosixPath(*path.parts[start:])), mode=0o644, deep=False)
 
 
 def _clone(entry: NamedCorpus, target: Path, progress: Progress) -> None:

@@ -183,21 +183,22 @@ def test_an_added_corpus_does_not_change(tmp_path: Path) -> None:
     assert add(tmp_path / "x", index()) == tmp_path / "x"
 
 
-def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["docs", "doc/build"])
+def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path, folder: str) -> None:
     path = tmp_path / "a.tar.gz"
     path.write_bytes(
         archive(
-            ("top/docs/good.rst", b"x"),
-            ("top/docs/../../evil.rst", b"x"),
-            ("/top/docs/absolute.rst", b"x"),
+            (f"top/{folder}/good.rst", b"x"),
+            (f"top/{folder}/../../evil.rst", b"x"),
+            (f"/top/{folder}/absolute.rst", b"x"),
             ("top/other/no.rst", b"x"),
-            ("docs/shallow.rst", b"x"),
-            ("top/docs", b"x"),
-            links=(("top/docs/link", "/etc/passwd"), ("top/docs/up", "../../..")),
+            (f"{folder}/shallow.rst", b"x"),
+            (f"top/{folder}", b"x"),
+            links=((f"top/{folder}/link", "/etc/passwd"), (f"top/{folder}/up", "../../..")),
         )
     )
     target = tmp_path / "out"
-    unpack_folder(path, "docs", target)
+    unpack_folder(path, folder, target)
     assert [(str(p.relative_to(target)), p.stat().st_mode & 0o111) for p in target.rglob("*")] == [
         ("good.rst", 0)
     ]
