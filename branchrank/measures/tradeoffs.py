@@ -92,10 +92,8 @@ def cheapest_not_inferior(
     ).name
     pairs = [(best, each.name) for each in standings if each.name != best]
     compared = compare_pairs(pairs, scores, clusters, measure=measure, options=options)
-    # The interval must exclude a loss of delta or more. A non-significant difference is not enough.
-    passing = {best} | {
-        each.candidate for each in compared if each.ci_low is not None and each.ci_low > -options.delta
-    }
+    # A loss of delta or more must be excluded. A non-significant difference is not enough.
+    passing = {best} | {each.candidate for each in compared if each.excludes_loss}
     qualified = [each for each in standings if each.name in passing]
     cheapest = min(qualified, key=lambda each: (each.cost, each.p95_ms, -each.quality, each.name))
     return Choice(best=best, cheapest=cheapest, not_inferior=tuple(each.name for each in qualified))
