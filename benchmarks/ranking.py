@@ -2,10 +2,10 @@
 
     python benchmarks/ranking.py digests WORK
     python benchmarks/ranking.py run WORK [SET ...]
-    python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
+    python benchmarks/ranking.py tables WORK [--plot FILE]
 
-1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` contains the questions about its corpus.
-   `docs/results/ranking.md` lists the commands that create the workspaces and the questions.
+1. `WORK/CORPUS` is a workspace (`branchrank index`), and `WORK/questions/CORPUS.jsonl` contains the questions
+   about its corpus (`branchrank questions mine`).
 2. A question set is a seeded random sample of the questions whose gold is a section or a page. `digests`
    prints the digest of each question set. `run` rejects a question set whose digest differs from the digest
    in `ranking_sets.toml`.
@@ -232,7 +232,7 @@ def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
 
 
 def print_tables(work: Path, svg: Path | None) -> None:
-    """Print the tables of `docs/results/ranking.md`."""
+    """Print a table for each question set, and the comparisons on the pooled questions."""
     runs = read_runs(work)
     for each, run in runs.values():
         print(f"## {each.name}: {len(run.data.asked)} questions, {each.digest[:16]}\n")
