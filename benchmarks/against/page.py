@@ -29,8 +29,8 @@ affect the ratios much less than the times.
 - **Measures**: ten measures of 1,000 questions with 1,000 results each.
 - **Whole benchmark**: both frameworks combine BM25 and vector search with reciprocal rank fusion, and use the
   same chunks, vectors and questions as BranchRank. The vectors of the questions are computed in advance, so
-  the embedding model is not timed. BranchRank's defaults were tuned on these questions, so the hit rates don't
-  show which system is better.
+  the embedding model is not timed. BranchRank's defaults were tuned on these questions, so the hit rates
+  don't show which system is better.
 - **Cold start**: the CPU time of a whole process. Each question is new, so its vector is computed.
 
 """
