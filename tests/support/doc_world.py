@@ -57,6 +57,7 @@ def make_world(folder: Path) -> Path:
     for documents in (
         checkout / "docs",
         checkout / "django",
+        checkout / "sqlalchemy",
         checkout / "path" / "to" / "docs",
         folder / "home" / "my-project" / "docs",
         folder / "home" / "projects" / "handbook" / "docs",
