@@ -219,6 +219,7 @@ class RunData:
             self.record,
             question_ids=tuple(question.id for question in kept),
             questions_digest=questions_digest(kept),
+            sampled_from=self.record.sampled_from or self.record.questions_digest,
             failures=sum(row.status == "failed" for row in rows),
             fallbacks=sum(bool(row.fallbacks) for row in rows),
             warnings=(cut, *self.record.warnings),

@@ -229,6 +229,8 @@ def test_a_run_on_the_tuning_questions_is_marked(words: tuple[Path, Path], proje
     for text in (report.splitlines()[0], output.splitlines()[0]):
         assert "words-tuned, heir tuned on these questions" in text.replace("\\", "")
     assert "words-tuned: tuned on these questions" in report.replace("\\", "")
+    [run] = Path(words[1].stem).iterdir()
+    assert "tuned on these questions" in invoke("show", run, "--where", "kind=how-to").output
     sample = words[1].rename("sample.jsonl")
     assert "tuned on these questions" in run_words(words, sample, "--sample-size", 3)[1]
     other = run_words(words, questions_of(project))
