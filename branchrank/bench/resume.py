@@ -8,14 +8,14 @@ A run directory may come from another person and is not trusted.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 4. A rerun calls no LLM. LLM calls are answered from a cassette that is passed to the command; without a
-   cassette, systems that use an LLM are skipped. The questions of a rerun are a random sample, drawn with the
-   run's seed. The digests of the indexes must be equal to the digests in the run's record.
+   cassette, systems that use an LLM are skipped. The digests of the indexes must be equal to the digests in
+   the run's record.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -32,7 +32,7 @@ from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
 from branchrank.io.printable import is_url, value_to_show
 from branchrank.io.progress import Notify, Progress
-from branchrank.questions.question_files import questions_digest, sample_questions
+from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
@@ -89,9 +89,14 @@ def plan_from_run(directory: Path, access: RunAccess = RunAccess()) -> Plan:  # 
 
 @contextmanager
 def open_rerun(
-    directory: Path, run: RunRecord, count: int, access: RunAccess, progress: Progress, notify: Notify
+    directory: Path,
+    run: RunRecord,
+    ids: Collection[str],
+    access: RunAccess,
+    progress: Progress,
+    notify: Notify,
 ) -> Iterator[OpenRerun]:
-    """Open the plan of a finished run to answer ``count`` of its questions again.
+    """Open the plan of a finished run to answer the questions with these ids again.
 
     Raises :class:`RunError` if the indexes or the questions are not the same as in the run, or if the run is
     not trusted although it uses something outside the workspace. Raises the same errors as
@@ -119,7 +124,7 @@ def open_rerun(
             f"{plan.questions_file} does not contain the questions of {directory}",
             remedy="pass the question file of the run: --questions FILE",
         )
-    drawn = sample_questions(asked, min(count, len(asked)), run.seed)
+    drawn = [question for question in asked if question.id in ids]
     with open_plan(plan, asked, progress=progress, notify=notify, status=notify, build=False) as opened:
         recorded = {facts.name: facts.digest for facts in run.indexes}
         for name, index in opened.indexes.items():

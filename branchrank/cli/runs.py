@@ -74,11 +74,17 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 @click.argument("run", type=FOLDER)
 @flag(
     "--rerun",
-    "Answer a random sample of N questions again, and compare the hits with the run's hits. The sample "
-    "is drawn with the run's seed.",
+    "Answer a random sample of N questions again, and compare the hits with the run's hits.",
     0,
     click.IntRange(min=0),
     show_default=False,
+    metavar="N",
+)
+@flag(
+    "--seed",
+    "Repeat the draw of an earlier --rerun, which printed this seed. Default: a different draw each time.",
+    None,
+    click.IntRange(min=0),
     metavar="N",
 )
 @flag("--corpus", "The folder of the corpus, if it has moved since the run.", kind=FOLDER)
@@ -92,13 +98,21 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 @ACCESS
 @click.pass_context
 def verify(
-    ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **access: Any
+    ctx: click.Context,
+    /,
+    run: Path,
+    rerun: int,
+    seed: int | None,
+    corpus: Path | None,
+    seal: Path | None,
+    **access: Any,
 ) -> None:
     """Recompute every number in the reports of RUN, and check that the files of RUN agree with each other.
 
     The command prints each problem, and exits with code 1 if there are any problems.
 
-    With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
+    With --rerun N, the run's systems answer N questions again. Half of them are drawn from the questions on
+    which the leading system and its closest rival differ. The rerun needs the index that the run used.
     Systems with an LLM are run again only with the run's cassette (--llm-replay), and classes and endpoints
     only with --trust.
 
@@ -110,7 +124,13 @@ def verify(
     if access["trust"]:
         import_from_here()
     verified = library.verify(
-        run, rerun=rerun, corpus=corpus, seal=seal, access=library.RunAccess(**access), notify=say
+        run,
+        rerun=rerun,
+        seed=seed,
+        corpus=corpus,
+        seal=seal,
+        access=library.RunAccess(**access),
+        notify=say,
     )
     for note in verified.notes:
         click.echo(safe(note), err=True)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, make_project, write_lines
+from support.refinished import refinish
 
 from branchrank import Workspace
 from branchrank.errors import RunError
+from branchrank.io.files import write_jsonl
 from branchrank.library import RunAccess
+from branchrank.questions.question_files import sample_questions
+from branchrank.report.verify.rerun import chance_found
 from branchrank.run import Run
-from branchrank.runs.directory import read_run, write_run
+from branchrank.runs.directory import ROWS, read_run, write_run
+from branchrank.runs.run import load_run
 
 CLASS = "support.real_runs:FirstPages"
 
@@ -40,6 +49,51 @@ def test_the_class_of_a_trusted_run_is_run_again(project: Path, run: Path) -> No
     done = Run.load(run).verify(rerun=100, access=access).rerun
     assert done is not None
     assert (done.questions, done.rows, done.identical, done.left_out) == (8, 24, 24, {})
+
+
+def test_rows_altered_outside_the_draw_of_the_runs_own_seed_are_found(
+    project: Path, run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(run, tmp_path / run.name)
+    loaded = load_run(copy)
+    spared = {question.id for question in sample_questions(loaded.asked, 3, loaded.record.seed)}
+    forged = [
+        replace(row, stages=("forged",)) if row.question_id not in spared else row for row in loaded.rows
+    ]
+    write_jsonl(copy / ROWS, forged)
+    refinish(copy)
+    access = RunAccess(trust=True, data_dir=project / "data")
+    draws = [Run.load(copy).verify(rerun=3, access=access) for _ in range(4)]
+    assert any(each.findings for each in draws)
+    assert len({each.rerun.seed for each in draws if each.rerun}) == 4
+
+
+def test_half_of_a_draw_are_questions_on_which_the_two_best_systems_differ(project: Path) -> None:
+    made = benchmark(project, "--predictor", "bm25", "--predictor", CLASS)
+    words = ("verify", made, "--rerun", 2, "--data-dir", project / "data", "--seed", 7, "--trust")
+    shown = invoke(*words).output
+    assert shown == invoke(*words).output
+    found = re.search(r"drawn with --seed 7: 1 of (\d) questions on which .* differ, and 1 of (\d)", shown)
+    assert found, shown
+    assert int(found[1]) + int(found[2]) == 8
+    assert "a draw of 2 of 8 finds one of 5 altered questions in at least" in shown
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 5), st.data())
+def test_the_stated_chance_is_the_share_of_all_draws(
+    first: int, second: int, altered: int, data: st.DataObject
+) -> None:
+    drawn, more = data.draw(st.integers(0, first)), data.draw(st.integers(0, second))
+    altered = min(altered, first + second)
+    found = []
+    for own in range(max(0, altered - second), min(altered, first) + 1):
+        draws = [
+            min(one, default=first) < own or min(other, default=second) < altered - own
+            for one in combinations(range(first), drawn)
+            for other in combinations(range(second), more)
+        ]
+        found.append(sum(draws) / len(draws))
+    assert chance_found((drawn, first), (more, second), altered) == pytest.approx(found)
 
 
 def test_the_workspace_of_a_run_that_is_not_trusted_is_not_opened(run: Path) -> None:

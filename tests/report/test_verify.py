@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.commands import invoke, program
+from support.commands import benchmark, invoke, make_project, program, write_lines
 from support.made_runs import Planned, make_questions, make_run
 from support.real_runs import drawn_once
 
@@ -17,6 +17,7 @@ from branchrank.report.drawing import drawn_by
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.directory import read_run, sealed, write_run
+from branchrank.runs.rows import read_rows
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,6 +63,25 @@ def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     result = invoke("verify", copied)
     assert result.exit_code == 1
     assert "summary.csv: line 2, character 17: is 'local,none,22,0.99," in result.output
+
+
+def test_a_hit_credited_by_its_quote_is_correct(tmp_path: Path) -> None:
+    """The quote stands twice on a page, and the hit is not on the gold's lines."""
+    words = "Clean the *spout* of the pot with vinegar."
+    filler = "\n".join(f"Line {number} is about other things." for number in range(200))
+    project = make_project(tmp_path, {"index.md": f"# Tea\n\n{words}\n\n{filler}\n\n## Spout\n\n{words}\n"})
+    line = {
+        "question": "spout vinegar",
+        "source_file": "index.md",
+        "answer_quote": "the spout of the pot",
+        "answer_line_start": 3,
+        "answer_line_end": 3,
+    }
+    asked = write_lines(tmp_path / "asked.jsonl", [line])
+    made = benchmark(project, "--predictor", "bm25", "--questions", asked)
+    hit = read_rows(made / "rows.jsonl")[0].hits[0]
+    assert (hit.gold, hit.line_start > 100) == (0, True)
+    assert verify_run(made, corpus=project / "docs").findings == ()
 
 
 def test_a_plot_by_another_version_is_not_compared(copied: Path) -> None:

@@ -136,10 +136,21 @@ def wrong_hit(row: dict[str, Any]) -> dict[str, Any]:
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def swap_names(rows: Rows) -> None:
-    names = {"local": "sqlite", "sqlite": "local"}
+def in_order(rows: Rows, names: list[str]) -> Rows:
+    """Sort the rows by question and by the place of their predictor in ``names``."""
+    ids = list(dict.fromkeys(row["question_id"] for row in rows))
+    return sorted(rows, key=lambda row: (ids.index(row["question_id"]), names.index(row["predictor"])))
+
+
+def predictors(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["predictor"] for row in rows))
+
+
+def swap_names(rows: Rows) -> Rows:
+    names, before = {"local": "sqlite", "sqlite": "local"}, predictors(rows)
     for row in rows:
         row["predictor"] = names.get(row["predictor"], row["predictor"])
+    return in_order(rows, before)
 
 
 def other_gold_ranks(row: dict[str, Any]) -> None:
@@ -163,12 +174,58 @@ def copied_list(rows: Rows) -> None:
             row["hits"] = best[row["question_id"]]["hits"]
 
 
+def credit_by_quote(rows: Rows) -> None:
+    """Credit a hit on the gold's page with a quote that its lines lack."""
+    for row in rows:
+        pages = {hit["page"] for hit in row["hits"] if hit["gold"] is not None}
+        for hit in row["hits"]:
+            if hit["gold"] is None and hit["page"] in pages:
+                right = next(each for each in row["hits"] if each["gold"] is not None)
+                hit.update(gold=right["gold"], gain=right["gain"])
+                right.update(gold=None, gain=0)
+                return
+    raise AssertionError("no row has another hit on the page of its gold")
+
+
+def invert(rows: Rows) -> Rows:
+    """Put the second predictor's row of each question first."""
+    first, second, *others = predictors(rows)
+    return in_order(rows, [second, first, *others])
+
+
+def other_baseline(run: Path) -> None:
+    on_rows(invert)(run)
+    on_record(lambda record: record["predictors"].insert(0, record["predictors"].pop(1)))(run)
+
+
+def without_predictor(run: Path) -> None:
+    on_rows(lambda rows: [row for row in rows if row["predictor"] != "sqlite"])(run)
+    on_timings(lambda rows: [row for row in rows if row["predictor"] != "sqlite"])(run)
+    kept = on_record(
+        lambda record: record.update(
+            predictors=[each for each in record["predictors"] if each["name"] != "sqlite"]
+        )
+    )
+    kept(run)
+
+
+def index_fact(**facts: Any) -> Doctor:
+    """Change what ``run.json`` says about the index."""
+    return on_record(lambda record: record["indexes"][0].update(facts))
+
+
 # --- timings and counters -----------------------------------------------------------------------------------
 
 
 def half_time(rows: list[dict[str, str]]) -> None:
     for row in rows:
         row["ms"] = f"{float(row['ms']) / 2:.4f}"
+
+
+def invented_draw(run: Path) -> None:
+    """Another seed, and times invented for the questions that it draws."""
+    on_record(lambda record: record.update(seed=7))(run)
+    on_timings(half_time)(run)
 
 
 def system(name: str, *path: str | int, value: Any) -> Doctor:
@@ -299,6 +356,12 @@ TAMPERINGS = (
         replaced("gold.jsonl", '"content":"prose"', '"content":"code"'),
         says="differs from the corpus",
     ),
+    Tampering("rows in another order", on_rows(invert), says="is not in the plan's order"),
+    Tampering(
+        "a hit credited by a quote that its lines lack",
+        on_rows(credit_by_quote),
+        says="do not overlap the gold or contain its quote",
+    ),
     Tampering(
         "the corpus digest",
         on_record(lambda record: record.update(corpus_digest="0" * 64)),
@@ -327,6 +390,36 @@ TAMPERINGS = (
         by=RERUN,
         says="rerun: ",
     ),
+    Tampering(
+        "the path of the corpus emptied",
+        on_record(lambda record: record.update(corpus="")),
+        by=CORPUS,
+        says="is empty",
+    ),
+    Tampering(
+        "the embedder's name", index_fact(embedder="text-embedding-3-large"), by=RERUN, says="embedder is"
+    ),
+    Tampering(
+        "an index's chunks and dimension", index_fact(chunks=9, dimension=7), by=RERUN, says="dimension is"
+    ),
+    Tampering(
+        "an index's vector store and recall",
+        index_fact(vector_store="chroma", recall=0.5, recall_depth=40),
+        by=RERUN,
+        says="vector_store is",
+    ),
+    Tampering(
+        "an index's settings",
+        on_record(lambda record: record["index_settings"]["default"].update(chunk_tokens=512)),
+        by=RERUN,
+        says="has no index",
+    ),
+    Tampering(
+        "a setting of the BM25 index",
+        on_record(lambda record: record["settings"]["bm25"].update(k1=5.0)),
+        by=RERUN,
+        says="rerun: ",
+    ),
     Tampering("a question deleted", without_question, by=SEAL, says="the questions: sealed"),
     Tampering(
         "the primary measure changed afterwards",
@@ -340,5 +433,28 @@ TAMPERINGS = (
         by=SEAL,
         says="--split: sealed",
     ),
+    Tampering("a predictor dropped", without_predictor, by=SEAL, says="the predictors: sealed"),
+    Tampering("another baseline, by the order of predictors", other_baseline, by=SEAL, says="the predictors"),
+    Tampering("delta", setting(delta=0.2), by=SEAL, says="benchmark.delta: sealed"),
+    Tampering("the seed, with invented times", invented_draw, by=SEAL, says="--sample-seed: sealed"),
     Tampering("every time halved", on_timings(half_time), by=NOTHING),
+    Tampering("an index's build time and size", index_fact(build_seconds=0.1, bytes=9), by=NOTHING),
+    Tampering(
+        "the time of the run (`created`)",
+        on_record(lambda record: record.update(created="2020-01-01T00:00:00+00:00")),
+        by=NOTHING,
+    ),
+    Tampering(
+        "the code, packages and machine (`provenance`)",
+        on_record(lambda record: record["provenance"].update(git_commit="0" * 40, processor="abacus")),
+        by=NOTHING,
+    ),
+    Tampering(
+        "the count of resumed rows", on_record(lambda record: record.update(resumed_rows=3)), by=NOTHING
+    ),
+    Tampering(
+        "a setting that a system's own record repeats",
+        on_record(lambda record: record["settings"]["hybrid"].update(rrf_k=1)),
+        by=NOTHING,
+    ),
 )

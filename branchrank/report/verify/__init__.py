@@ -5,7 +5,7 @@
 2. The tables, reports and plots are made again from the rows, timings and questions and compared
    (:mod:`branchrank.report.verify.derived`).
 3. The run is compared with the corpus, if the corpus is available, with the copy of the plan's seal if
-   ``seal`` is given, and with new answers to some questions if ``rerun`` is given
+   ``seal`` is given, and with the index and new answers to some questions if ``rerun`` is given
    (:mod:`branchrank.report.verify.rerun`).
 
 Digests detect damage and accidental edits, but not changes by someone who also updates the digests. Rows that
@@ -15,6 +15,7 @@ were changed consistently are found only by a rerun.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -27,10 +28,11 @@ from branchrank.corpus.named import locate_corpus
 from branchrank.errors import InputError
 from branchrank.io.files import digest_file, read_beneath
 from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
+from branchrank.measures.matching import is_strict
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
-from branchrank.records import Record
-from branchrank.report.verify.derived import Finding, check_derived, check_rows, some
+from branchrank.records import Hit, Record
+from branchrank.report.verify.derived import Finding, check_derived, check_rows, row_finding, some
 from branchrank.report.verify.rerun import Rerun, ask_again
 from branchrank.runs import directory as names
 from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
@@ -52,6 +54,7 @@ def verify_run(
     directory: str | Path,
     *,
     rerun: int = 0,
+    seed: int | None = None,
     corpus: str | Path | None = None,
     seal: str | Path | None = None,
     access: RunAccess | None = None,
@@ -61,7 +64,8 @@ def verify_run(
     """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
     ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
-    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
+    index. ``seed`` repeats a draw; by default, each draw is different, so that the author of a run can't know
+    which questions are drawn. LLM answers are taken from the run's cassette.
     ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
     ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
     moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
@@ -83,9 +87,13 @@ def verify_run(
     findings += check_rows(run)
     if any(each.name not in run.predictors for each in record.predictors):
         return Verification(findings=tuple(findings))
+    if not record.corpus and (rerun or corpus is not None) and any(each.system for each in record.predictors):
+        message = "is empty, although the systems of the run searched a corpus"
+        findings.append(Finding(file=names.RUN_JSON, place="corpus", message=message))
     root, reason = _corpus(record, None if corpus is None else locate_corpus(corpus))
     if root is not None:
         findings += _against_corpus(run, root)
+        findings += some(record.rows_file, list(_unfounded(run, root)))
     elif corpus is not None:
         findings.append(Finding(file=names.RUN_JSON, place="corpus_digest", message=reason))
     derived, notes = check_derived(run, root)
@@ -98,7 +106,7 @@ def verify_run(
     done = None
     if rerun:
         with shown_progress(progress) as shown:
-            done, again = ask_again(run, rerun, access or RunAccess(), shown, notify)
+            done, again = ask_again(run, rerun, seed, access or RunAccess(), shown, notify)
         findings += again
     return Verification(findings=tuple(findings), notes=tuple(notes), rerun=done)
 
@@ -122,7 +130,8 @@ def _digests(directory: Path, run: RunRecord) -> Iterator[Finding]:
 def _corpus(record: RunRecord, corpus: Path | None) -> tuple[Path | None, str]:
     """Return the folder with the corpus that the run searched, or ``None`` and the reason."""
     if corpus is None and not record.corpus:
-        return None, ""
+        searched = any(each.system for each in record.predictors)
+        return None, f"{names.RUN_JSON} has no path of the corpus" if searched else ""
     root = corpus if corpus is not None else Path(record.corpus)
     digest = digest_now(root, record.corpus_exclude)
     if digest == record.corpus_digest:
@@ -159,3 +168,32 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
         for key in sorted(changed)
     ]
     return [*some(names.QUESTIONS, findings), *some(names.GOLD, differing)]
+
+
+def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
+    """Yield a finding for each credited hit that neither overlaps the gold's lines nor contains its quote.
+
+    The text of a hit is read from the documents, because rows contain no text.
+    """
+
+    @cache
+    def lines(source: str) -> list[str]:
+        try:
+            return split_lines(decode(read_beneath(root, source))[0])
+        except OSError:
+            return []
+
+    for row in run.rows:
+        question = run.scores.questions[row.question_id]
+        for rank, each in enumerate(row.hits, start=1):
+            item = None if each.gold is None else question.gold[each.gold]
+            if item is None or (item.answer_quote or "").startswith(HASHED):
+                continue
+            first, last = each.line_start, each.line_end
+            text = "\n".join(lines(each.source)[first - 1 : last])
+            hit = Hit(id="", source=each.source, line_start=first, line_end=last, text=text, score=0)
+            if not is_strict(hit, item, question):
+                message = (
+                    f"hit {rank} is credited, but its lines do not overlap the gold or contain its quote"
+                )
+                yield row_finding(run.record.rows_file, row.key, message)

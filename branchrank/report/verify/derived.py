@@ -1,6 +1,6 @@
 """Make everything that a run's measurements imply again, and compare it with the run's files.
 
-1. The rows must be exactly the answers of the plan.
+1. The rows must be exactly the answers of the plan, in its order.
 2. The tables, the reports and the plots are made again from the rows, timings and questions and compared.
 """
 
@@ -121,18 +121,21 @@ def compare(name: str, found: str | None, expected: str) -> list[Finding]:
 
 
 def check_rows(run: RunData) -> list[Finding]:
-    """Check that the rows are exactly the answers of the plan."""
+    """Check that the rows are exactly the answers of the plan, in its order."""
     record, file = run.record, run.record.rows_file
     found = Counter(row.key for row in run.rows)
-    wanted = {
+    wanted = [
         (question, predictor.name, repeat)
         for question in record.question_ids
         for predictor in record.predictors
         for repeat in range(min(predictor.repeats, len(run.rows) + 1))
-    }
-    faults = [(key, "is missing") for key in sorted(wanted - found.keys())]
+    ]
+    faults = [(key, "is missing") for key in sorted(set(wanted) - found.keys())]
     faults += [(key, "occurs twice") for key, count in found.items() if count > 1]
-    faults += [(key, "is not part of the plan") for key in found.keys() - wanted]
+    faults += [(key, "is not part of the plan") for key in found.keys() - set(wanted)]
+    if not faults:  # the order of the rows decides which system is the default baseline
+        pairs = zip((row.key for row in run.rows), wanted, strict=True)
+        faults = [(key, "is not in the plan's order") for key, planned in pairs if key != planned]
     return some(file, [row_finding(file, *fault) for fault in faults])
 
 
