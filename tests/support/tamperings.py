@@ -453,8 +453,13 @@ TAMPERINGS = (
         "the count of resumed rows", on_record(lambda record: record.update(resumed_rows=3)), by=NOTHING
     ),
     Tampering(
-        "a setting that a system's own record repeats",
-        on_record(lambda record: record["settings"]["hybrid"].update(rrf_k=1)),
+        "settings that the records of systems and indexes repeat",
+        on_record(
+            lambda record: (
+                record["settings"]["hybrid"].update(rrf_k=1),
+                record["settings"]["index"].update(embedder="text-embedding-3-large"),
+            )
+        ),
         by=NOTHING,
     ),
 )
