@@ -39,7 +39,7 @@ from branchrank.runs.directory import (
     sealed,
     write_run,
 )
-from branchrank.runs.rows import RowLog
+from branchrank.runs.rows import Row, RowLog
 from branchrank.runs.run import RunData
 from branchrank.runs.slices import gold_facts
 from branchrank.runs.tables import write_tables
@@ -140,7 +140,7 @@ def run_opened(
         run = replace(run, resumed_rows=len(log.rows))
         rows, computed, reused = quality_pass(opened, questions, log, executor, options.progress)
         opened.stages.keep_failures(call for row in rows for call in row.calls)
-        timings = _timings(directory, opened, questions, options.progress)
+        timings = _timings(directory, opened, questions, rows, options.progress)
         log.rewrite(rows)
         # The log stays locked until the run's status is `finished`, so that no other process resumes the run.
         finished = replace(
@@ -180,7 +180,11 @@ def _interrupted(run: RunRecord, reports: Path, options: BenchmarkOptions) -> Pa
 
 
 def _timings(
-    directory: Path, opened: OpenPlan, questions: Sequence[Question], progress: Progress
+    directory: Path,
+    opened: OpenPlan,
+    questions: Sequence[Question],
+    rows: Sequence[Row],
+    progress: Progress,
 ) -> list[Timing]:
     """Return the run's timings, from the latency pass or from the ``timings.csv`` of a resumed run."""
     path = directory / names.TIMINGS_CSV
@@ -193,6 +197,7 @@ def _timings(
         sample_questions(questions, size, settings.sample_seed) if size else [],
         settings,
         progress,
+        {(row.predictor, row.question_id) for row in rows if row.status == "failed" and not row.repeat},
     )
     write_timings(path, timings)
     return timings

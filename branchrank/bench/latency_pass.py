@@ -1,4 +1,4 @@
-"""Measure the latency of one query at a time, without memoized results, in a seeded random order.
+"""Measure the latency of one query at a time, without results of earlier queries, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
@@ -14,6 +14,8 @@
    the repeat with the median total time is used. Each query contributes only one latency, because the
    confidence bound for p95 requires independent measurements. The garbage collector's settings are not
    changed.
+5. No query uses memos or cached embeddings of earlier queries, also in a user's own predictor that searches a
+   workspace (:func:`~branchrank.systems.memo.caches_off`). Queries that fail are counted and not timed.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from branchrank.bench.answering import FATAL
 from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.io.progress import Progress, no_progress
-from branchrank.records import Question, Retrieval
-from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
+from branchrank.records import Question
+from branchrank.runs.timings import COMPUTE, CPU, FAILED, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.settings import BenchmarkSettings
+from branchrank.systems.memo import caches_off
 
 
 def latency_pass(
@@ -36,15 +39,32 @@ def latency_pass(
     questions: Sequence[Question],
     settings: BenchmarkSettings,
     progress: Progress = no_progress,
+    failed: Collection[tuple[str, str]] = (),
 ) -> list[Timing]:
-    """Measure the latency of every predictor on every question, including queries that fail."""
-    if not questions:
-        return []
+    """Measure the latency of every predictor on every question.
+
+    ``failed`` contains the pairs (predictor, question id) that failed in the quality pass. They are counted
+    as failures without being asked again.
+    """
+    with caches_off():
+        return _timings(predictors, questions, settings, progress, failed) if questions else []
+
+
+def _timings(
+    predictors: Sequence[BenchmarkPredictor],
+    questions: Sequence[Question],
+    settings: BenchmarkSettings,
+    progress: Progress,
+    failed: Collection[tuple[str, str]],
+) -> list[Timing]:
     timings: list[Timing] = []
     for predictor in predictors:
-        timings += timed(predictor, questions[0], settings.top_k, FIRST)
+        found = timed(predictor, questions[0], settings.top_k, FIRST)
+        timings += (timing for timing in found if timing.phase == FIRST)
     order = random.Random(settings.sample_seed)  # noqa: S311 - an order, not a secret
     pairs = [(predictor, question) for question in questions for predictor in predictors]
+    timings += (_failed(each.name, asked.id) for each, asked in pairs if (each.name, asked.id) in failed)
+    pairs = [(each, question) for each, question in pairs if (each.name, question.id) not in failed]
     asked: list[list[Timing]] = []
     whole = settings.latency_repeats * len(pairs)
     for _ in range(settings.latency_repeats):
@@ -58,7 +78,10 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """For each predictor and question, return the repeat whose total time is the (lower) median."""
+    """For each predictor and question, return the repeat whose total time is the (lower) median.
+
+    Repeats that failed are ignored, unless all repeats failed.
+    """
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)
@@ -66,19 +89,29 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
     def total(answer: Sequence[Timing]) -> float:
         return next(each.ms for each in answer if each.stage == TOTAL)
 
-    kept = (sorted(answers, key=total)[(len(answers) - 1) // 2] for answers in found.values())
+    answered = (
+        [each for each in answers if each[0].phase != FAILED] or answers for answers in found.values()
+    )
+    kept = (sorted(answers, key=total)[(len(answers) - 1) // 2] for answers in answered)
     return [timing for answer in kept for timing in answer]
 
 
+def _failed(predictor: str, question_id: str) -> Timing:
+    return Timing(predictor=predictor, question_id=question_id, phase=FAILED, stage=TOTAL, ms=0.0)
+
+
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
-    """Answer one question, and return the time for each stage and for the whole query."""
+    """Answer one question, and return the time for each stage and for the whole query.
+
+    A failure is not an answer: it is returned in the phase ``failed``, and its time is 0.
+    """
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
         retrieval = predictor.predict(question, top_k)
     except FATAL:
         raise
     except Exception:
-        retrieval = Retrieval(hits=())
+        return [_failed(predictor.name, question.id)]
     elapsed = 1000.0 * (time.perf_counter() - wall)
     spent = 1000.0 * (_cpu_seconds() - cpu)
     stages = dict(retrieval.stage_ms)

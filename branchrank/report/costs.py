@@ -94,9 +94,9 @@ def latency(run: RunData) -> Section:
             "predictor": lambda each: each[0].predictor,
             "queries": lambda each: str(each[1][TOTAL][0].n),
             "p50": lambda each: milliseconds(each[1][TOTAL][0].value_ms),
-            "95% interval of p50": lambda each: _between(each[1][TOTAL][0]),
+            "range of p50": lambda each: _between(each[1][TOTAL][0]),
             "p95": lambda each: milliseconds(each[1][TOTAL][1].value_ms),
-            "95% interval of p95": lambda each: _between(each[1][TOTAL][1]),
+            "range of p95": lambda each: _between(each[1][TOTAL][1]),
             "first query": lambda each: milliseconds(each[0].first_query_ms),
             "compute p50": lambda each: milliseconds(each[1][COMPUTE][0].value_ms),
             "LLM wait p50": lambda each: milliseconds(each[1][LLM_WAIT][0].value_ms),
@@ -127,8 +127,8 @@ def latency(run: RunData) -> Section:
         f"Queries run one at a time and without caches; each time is {timed}. The first query of a predictor "
         "also opens the index and the models. After that, the predictors take turns in a seeded random "
         'order. "Compute" is the time without the wait for an LLM, and "CPU" the CPU time of all threads. '
-        "The two-sided intervals are based on order statistics. An interval for p95 needs at least 72 "
-        "queries, and an upper bound for p95 needs at least 59."
+        "The ranges would be 95% intervals (for p95 from 72 queries on, and an upper bound from 59) if the "
+        "times of queries were independent. If the machine is slow for a while, they are too narrow."
     )
     return Section("Latency", (whole, words, stages))
 

@@ -25,7 +25,7 @@ from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.scores import Estimate
-from branchrank.runs.summary import SummaryRow
+from branchrank.runs.summary import SummaryRow, count_columns, count_words
 from branchrank.runs.words import interval, is_share, milliseconds, number, percent, plural, score
 
 #: How the sentences of a report describe each gold level.
@@ -76,6 +76,8 @@ def _rates(run: RunData) -> Table:
     if any(row.llm_calls_per_query for row in run.summary_rows):
         costs["LLM tokens per query"] = lambda row: number(row.llm_tokens_per_query, 0)
         caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
+    costs |= count_columns(run.summary_rows)
+    caption += count_words(run.summary_rows)
     return rates_table(run, caption, columns, llm=True, costs=costs)
 
 

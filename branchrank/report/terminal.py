@@ -18,6 +18,7 @@ from branchrank.report.content import heading
 from branchrank.report.recommendation import recommendation
 from branchrank.report.result import at_depths, named, over, rates_table, value
 from branchrank.runs.run import RunData, with_others
+from branchrank.runs.summary import count_columns, count_words
 from branchrank.runs.tables import FIRST_RATES
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
@@ -74,6 +75,7 @@ def summary_table(run: RunData, short_models: bool) -> Table:
             "p95": lambda row: milliseconds(row.latency_p95_ms),
             "calls": lambda row: number(row.llm_calls_per_query),
             "tokens": lambda row: number(row.llm_tokens_per_query, 0),
+            **count_columns(run.summary_rows),
         },
         labels=2,
     )
@@ -122,7 +124,7 @@ def legend(run: RunData) -> str:
     return (
         f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "
         f"{plural(run.summary_rows[0].timed_queries, 'timed query')}; LLM calls and tokens per query, over "
-        f"{plural(len(run.asked), 'question')}"
+        f"{plural(len(run.asked), 'question')}{count_words(run.summary_rows)}"
     )
 
 

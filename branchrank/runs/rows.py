@@ -32,7 +32,7 @@ from branchrank.errors import RunError
 from branchrank.io import Closing
 from branchrank.io.files import NOT_JSON, atomic_writer, storage_errors
 from branchrank.measures.matching import JudgedHit
-from branchrank.records import LLMCall, Rank, Record, StageTrace
+from branchrank.records import Count, LLMCall, Rank, Record, StageTrace
 
 #: The maximum number of repeats for an LLM predictor.
 MAX_REPEATS = 1_000
@@ -65,6 +65,9 @@ class Row(Record, frozen=True, kw_only=True):
     ``trace`` contains the first entries of each stage's list, and ``stages`` contains the names of all stages
     in order. ``gold_ranks`` contains the gold's ranks in the complete lists
     (:mod:`branchrank.runs.attribution`), and ``lost`` is the stage at which the gold was lost.
+
+    ``excluded`` is the number of hits that were removed because they overlap an excluded span. ``altered`` is
+    the number of hits whose returned text is not the text of their lines. Numbers that are 0 are omitted.
     """
 
     question_id: str
@@ -80,6 +83,8 @@ class Row(Record, frozen=True, kw_only=True):
     lost: str = ""
     calls: tuple[LLMCall, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    excluded: Count | msgspec.UnsetType = msgspec.UNSET
+    altered: Count | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> RowKey:

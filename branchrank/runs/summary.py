@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from branchrank.measures.matching import has_lines
 from branchrank.measures.measures import NamedMeasure, mean
@@ -13,6 +14,17 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
+
+
+#: Counts that tables show only if the count of some predictor is not 0, with their headings and meanings.
+COUNTS = {
+    "excluded_hits": ("removed", "hits removed because they overlap an excluded span"),
+    "altered_hits": (
+        "altered",
+        "hits whose returned text was replaced, because their lines have another text",
+    ),
+    "untimed_failures": ("untimed", "failed queries, which p50 and p95 do not contain"),
+}
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
@@ -54,11 +66,33 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     latency_p50_high_ms: float | None = None
     latency_p95_low_ms: float | None = None
     latency_p95_high_ms: float | None = None
+    excluded_hits: int = 0
+    altered_hits: int = 0
+    untimed_failures: int = 0
 
     @property
     def rates(self) -> dict[str, float | None]:
         """The mean of each measure, without its confidence interval."""
         return {name: None if each is None else each.value for name, each in self.estimates.items()}
+
+
+def counts_of(rows: Sequence[SummaryRow]) -> list[str]:
+    """Return the names of the :data:`COUNTS` that are not 0 in all rows."""
+    return [name for name in COUNTS if any(getattr(row, name) for row in rows)]
+
+
+def count_columns(rows: Sequence[SummaryRow]) -> dict[str, Callable[[SummaryRow], str]]:
+    """Return the columns of :func:`counts_of` by their headings."""
+
+    def cell(name: str, row: SummaryRow) -> str:
+        return str(getattr(row, name))
+
+    return {COUNTS[name][0]: partial(cell, name) for name in counts_of(rows)}
+
+
+def count_words(rows: Sequence[SummaryRow]) -> str:
+    """Explain the columns of :func:`counts_of`, each after a semicolon."""
+    return "".join("; {}: {}".format(*COUNTS[name]) for name in counts_of(rows))
 
 
 def summarize(
@@ -97,6 +131,9 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
         first_query_ms=warm.first,
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
+        excluded_hits=sum(row.excluded or 0 for row in rows),
+        altered_hits=sum(row.altered or 0 for row in rows),
+        untimed_failures=warm.failed,
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         answerable_questions=len(scores.answerable),

@@ -18,7 +18,7 @@ from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
-from branchrank.runs.summary import SummaryRow
+from branchrank.runs.summary import COUNTS, SummaryRow, counts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,8 @@ def summary_sheet(run: RunData) -> Sheet:
     """Return ``summary.csv``, with one row per predictor.
 
     The first columns are the same for every run, and include the interval bounds of the standard measures.
-    The next columns are the measures that were requested by name, with the bounds of their intervals. If the
+    The next columns are the measures that were requested by name, with the bounds of their intervals, and the
+    counts that are not 0 for some predictor (:data:`~branchrank.runs.summary.COUNTS`). If the
     questions have two gold levels, every measure also has a column for each level, such as
     ``strict_hit@1_span``.
     """
@@ -90,7 +91,7 @@ def summary_sheet(run: RunData) -> Sheet:
     parts = {level: part for level, part in run.by_gold.items() if part is not run}
     [together] = run.by_gold.keys() - parts.keys()
     fields = SummaryRow.__struct_fields__
-    first, more = fields[4:9], fields[9:]
+    first, more = fields[4:9], [name for name in fields[9:] if name not in COUNTS]
     return _sheet(
         {
             **{name: getattr(row, name) for name in fields[:3]},
@@ -102,6 +103,7 @@ def summary_sheet(run: RunData) -> Sheet:
             **_bounds(row, STANDARD),
             **{name: row.rates[name] for name in named},
             **_bounds(row, named),
+            **{name: getattr(row, name) for name in counts_of(run.summary_rows)},
             **{
                 f"{name}_{level}": figure
                 for level, part in parts.items()

@@ -1,4 +1,7 @@
-"""The times of a run: the file ``timings.csv``, and percentiles with confidence intervals.
+"""The times of a run: the file ``timings.csv``, and percentiles with ranges.
+
+All bounds below assume that the times of different queries are independent. On a machine that is slow for a
+while, neighboring queries are slow together, and the ranges are too narrow to be confidence intervals.
 
 The q-quantile of n times is the ceil(q * n)-th smallest time. For q = 0.95, the q-quantile is the percentile
 p95. The upper confidence bound for the q-quantile is the r-th smallest time, for the smallest r with P(Bin(n,
@@ -31,18 +34,19 @@ LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
 #: The phases of the latency pass. A predictor's first query is ``first``, and its other queries are ``warm``.
-FIRST, WARM = "first", "warm"
+#: A query that fails is ``failed``, and its time is not part of any percentile.
+FIRST, WARM, FAILED = "first", "warm", "failed"
 
 _CONFIDENCE = 0.95
 _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """The time of one stage in one query, in the phase ``first`` or ``warm``."""
+    """The time of one stage in one query, in the phase ``first``, ``warm`` or ``failed``."""
 
     predictor: str
     question_id: str
-    phase: Annotated[str, msgspec.Meta(pattern="^(first|warm)$")]
+    phase: Annotated[str, msgspec.Meta(pattern="^(first|warm|failed)$")]
     stage: str
     ms: Annotated[float, msgspec.Meta(ge=0, lt=1e12)]
 
@@ -74,9 +78,9 @@ def read_timings(path: Path) -> list[Timing]:
 class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
-    The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` replaces the upper bound in reports if n is too small: the percentile's rank among the
-    durations, as in ``second-slowest; no upper bound``.
+    For independent times, the two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is
+    the one-sided upper bound. ``words`` replaces the upper bound in reports if n is too small: the
+    percentile's rank among the durations, as in ``second-slowest; no upper bound``.
     """
 
     n: int
@@ -128,15 +132,23 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
 
 
 class Warm:
-    """The times in ms of one predictor's warm queries by stage and question, and of its first query."""
+    """The times in ms of one predictor's warm queries by stage and question, and of its first query.
+
+    ``failed`` is the number of queries that failed and therefore have no time.
+    """
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
         self.first: float | None = None
+        self.failed = 0
         for timing in timings:
-            if timing.predictor == predictor and timing.phase == WARM:
+            if timing.predictor != predictor:
+                continue
+            if timing.phase == WARM:
                 self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
-            elif timing.predictor == predictor and timing.stage == TOTAL:
+            elif timing.phase == FAILED:
+                self.failed += 1
+            elif timing.stage == TOTAL:
                 self.first = timing.ms
 
     def percentile(self, stage: str, share: float) -> Percentile | None:

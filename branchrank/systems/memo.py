@@ -6,6 +6,8 @@
    the question.
 3. The size of a list, tuple, set or dictionary is estimated from its first elements. Strings count as 0
    bytes, because almost all strings are ids that the index stores anyway.
+4. While the latency pass runs, :func:`caches_off` switches off the memos and the caches of embeddings of all
+   engines in the process, also of engines that a user's own predictor opened.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
@@ -27,6 +30,27 @@ T = TypeVar("T")
 #: The default limit in bytes, enough for one question with a corpus of a million chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
+
+
+#: The number of ``with caches_off()`` blocks that the process has entered. Not a ``ContextVar``, because
+#: engines and predictors also work in threads of their own.
+_blocks = 0
+
+
+@contextmanager
+def caches_off() -> Iterator[None]:
+    """Let no query use results of earlier queries, in any engine of this process."""
+    global _blocks
+    _blocks += 1
+    try:
+        yield
+    finally:
+        _blocks -= 1
+
+
+def caches_are_off() -> bool:
+    """Return whether the process is in a ``with caches_off()`` block."""
+    return _blocks > 0
 
 
 class Memo:
@@ -52,7 +76,14 @@ class Memo:
         return self._bytes
 
     def begin_query(self) -> None:
-        """Start a query. A subclass may clear the stored results."""
+        """Start a query. If caches are off, the results of earlier queries are cleared."""
+        if caches_are_off():
+            self._clear()
+
+    def _clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
         """Return the value stored for ``key``. If no value is stored, call ``compute`` and store its result.
@@ -91,8 +122,7 @@ class QueryMemo(Memo):
 
     def begin_query(self) -> None:
         """Clear the results of the previous query."""
-        with self._lock:
-            self._kept.clear()
+        self._clear()
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
         """Return 0, because estimating the size would take a fifth of a query's time."""

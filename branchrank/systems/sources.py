@@ -16,7 +16,7 @@ from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
 from branchrank.records import Node, Span
 from branchrank.spec import Unit
-from branchrank.systems.memo import Memo
+from branchrank.systems.memo import Memo, caches_are_off
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
@@ -49,7 +49,8 @@ class Sources:
 
     def embedding(self, query: str) -> Vector:
         """Return the query's vector, with the shape ``(d,)``."""
-        return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
+        cache = None if caches_are_off() else self.cache
+        return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, cache, query))
 
     def lines(self, source: str) -> list[str]:
         """Return a document's lines without ``\\n``, or an empty list if the file can't be read."""

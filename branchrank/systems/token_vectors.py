@@ -22,7 +22,7 @@ from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.analyzer import embedded_text
 from branchrank.systems.branches import MaxSim
-from branchrank.systems.memo import Memo
+from branchrank.systems.memo import Memo, caches_are_off
 from branchrank.systems.query import Trace
 
 
@@ -82,7 +82,7 @@ class TokenVectorSource:
         if kept is not None:
             return [kept.vectors(chunk) for chunk in chunks]
         texts = [embedded_text(self._index.chunks[chunk]) for chunk in chunks]
-        if self._cache is not None:
+        if self._cache is not None and not caches_are_off():
             return self._cache.document_tokens(self._embedder, texts)
         return [quantize(rows, "int8") for rows in self._embedder.embed_documents_and_tokens(texts).tokens]
 

@@ -8,19 +8,29 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from support.commands import QUESTIONS as SAMPLE
+from support.commands import make_project
 from support.predictors import Scripted
 
+from branchrank import Workspace
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.errors import UsageError
-from branchrank.records import LLMCall, Question, Retrieval
+from branchrank.records import Hit, LLMCall, Question, Retrieval
 from branchrank.runs.summary import Warm
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
 from branchrank.settings import BenchmarkSettings
+from branchrank.systems import sources
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
 NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("latency"))
 
 
 def order(seed: int) -> list[tuple[str, str]]:
@@ -88,9 +98,11 @@ def test_the_first_query_is_timed_separately() -> None:
     assert warm.first not in warm.by_stage[TOTAL].values()
 
 
-def test_a_failing_query_is_timed_and_a_fatal_error_ends_the_pass() -> None:
-    timings = timings_of(Scripted("a", {"q3": ValueError("no")}))
-    assert len(Warm(timings, "a").by_stage[TOTAL]) == 12
+def test_failures_have_no_time_and_a_fatal_error_ends_the_pass() -> None:
+    failing = Scripted("a", {"q0": ValueError("no"), "q3": ValueError("no")})
+    warm = Warm(latency_pass([failing], QUESTIONS, BenchmarkSettings(), failed={("a", "q5")}), "a")
+    assert (warm.first, len(warm.by_stage[TOTAL]), warm.failed) == (None, 9, 3)
+    assert "q5" not in [question for question, _ in failing.asked]
     with pytest.raises(UsageError):
         timings_of(Scripted("a", {"q3": UsageError("no")}))
 
@@ -163,3 +175,42 @@ def test_the_cpu_time_of_children_counts() -> None:
     assert first > 0
     assert measured["first"] >= first - 0.001
     assert measured["warm"] >= warm - 0.001
+
+
+class Instant:
+    """Fails on half of the questions at once, and answers the others slowly."""
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        if len(query) % 2:
+            raise ValueError("no")
+        time.sleep(0.01)
+        return []
+
+
+def test_a_class_is_not_faster_because_its_queries_fail(project: Path, tmp_path: Path) -> None:
+    with Workspace.open(project / "data") as workspace:
+        run = workspace.benchmark([Instant()], latency_sample=8, reports=tmp_path)
+    failing = sum(len(question["question"]) % 2 for question in SAMPLE)
+    [row] = run.summary.to_dict("records")
+    assert (row["timed_queries"], row["untimed_failures"]) == (8 - failing, failing)
+    assert row["latency_p50_ms"] >= 10
+    assert "untimed: failed queries" in (run.directory / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_class_that_searches_a_workspace_is_timed_without_its_caches(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace.open(project / "data") as workspace:
+        monkeypatch.setattr(sources, "cached_query", lambda embedder, cache, text: spied(cache, text))
+        embedded: list[tuple[str, bool]] = []
+
+        def spied(cache: object, text: str):
+            embedded.append((text, cache is None))
+            return workspace.index.embedder.embed_query(text)
+
+        def own(query: str, k: int) -> list[Hit]:
+            return workspace.search(query, "local", k)
+
+        workspace.benchmark([own], latency_sample=4, reports=tmp_path)
+        workspace.search(embedded[-1][0], "local")
+    assert Counter(without for _, without in embedded) == {False: 8, True: 5}

@@ -157,7 +157,7 @@ def test_risk_latency_and_fragility():
     text = section("statistics.md", "Latency percentiles")
     assert percentile(range(20), 0.95).words in text
     assert percentile(range(1, 101), 0.95).upper_ms == 99
-    assert "With 100 queries, the upper confidence bound for p95 is the second-longest time" in text
+    assert "With 100 queries, the upper bound for p95 is the second-longest time" in text
     a = {str(number): 0.0 for number in range(6)}
     b = dict.fromkeys(a, 1.0)
     changed, _ = fragility(a, b, {each: each for each in a})
