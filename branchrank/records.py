@@ -284,7 +284,8 @@ class Retrieval(Record, frozen=True, kw_only=True):
     of each fallback. ``calls`` contains the LLM calls. ``found`` maps each branch to the length of the
     branch's list before the list was cut. ``notices`` are messages for the user about the hits.
     ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the whole
-    corpus was searched.
+    corpus was searched. ``removed`` is the number of hits that were removed because they overlap an excluded
+    span. For a system, these are the different entries among the first k of its branches' lists.
     """
 
     hits: tuple[Hit, ...]
@@ -295,6 +296,7 @@ class Retrieval(Record, frozen=True, kw_only=True):
     found: dict[str, int] = msgspec.field(default_factory=dict)
     notices: tuple[str, ...] = ()
     incomplete: str = ""
+    removed: int = 0
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Match hits with a question's gold, under strict or relaxed criteria.
 
-1. Hits inside one of the question's ``excluded_spans`` are removed before the remaining hits are ranked.
+1. Hits that overlap one of the question's ``excluded_spans`` are removed before the other hits are ranked.
 2. A hit's source is compared with the gold's source. A hit in a source from ``source_aliases`` is matched as
    if it were at the same lines in the source of the question's first gold item.
 3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
@@ -64,12 +64,11 @@ RELAXED_GAIN = 1
 
 
 def without_excluded(hits: Sequence[AnyHit], question: Question) -> tuple[AnyHit, ...]:
-    """Return the hits, in the same order, without those that are completely inside an excluded span."""
-    return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
+    """Return the hits, in the same order, without those that share a line with an excluded span.
 
-
-def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
-    return any(span.overlap(other) == span.lines for other in excluded)
+    Otherwise, a longer passage could return the excluded lines, and a shorter passage could not.
+    """
+    return tuple(hit for hit in hits if not any(map(hit.span.overlap, question.excluded_spans)))
 
 
 def resolve_source(source: str, question: Question) -> str:
@@ -244,7 +243,7 @@ def _holds(hit: JudgedHit, item: GoldItem, question: Question, share: float) -> 
 
 
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
-    """Judge one question's ``hits``, sorted best first, after removing the hits inside excluded spans.
+    """Judge one question's ``hits``, sorted best first, after removing the hits that overlap excluded spans.
 
     Pass an empty list of hits for a failed query. If a question has no gold (``answerable`` is false), its
     hits are not credited.

@@ -194,6 +194,8 @@ class _Miner:
         if len(query.targets) > MAX_GOLDS:
             return "ambiguous"
         golds = [self.span(target) for target in query.targets]
+        if any(target.section == 0 for target in query.targets):  # the gold consists of whole pages
+            golds = [msgspec.structs.replace(gold, line_start=1, line_end=2**31) for gold in golds]
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:

@@ -143,7 +143,8 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
     queries = {query.id: query for query in read_jsonl(folder / QUERIES, _Query, error=QuestionError)}
     notes.extend(f"query {key!r} of the qrels is not in {QUERIES}" for key in qrels if key not in queries)
     for query in (queries[key] for key in queries if key in qrels):
-        relevance = {key: grade for key, grade in qrels[query.id].items() if grade > 0}
+        own_key = query.id if remove_query else None  # a document that is removed can't be found
+        relevance = {key: grade for key, grade in qrels[query.id].items() if grade > 0 and key != own_key}
         absent = [key for key in relevance if key not in lengths]
         if absent:
             notes.append(f"query {query.id!r}: {len(absent)} relevant documents are not in the corpus")

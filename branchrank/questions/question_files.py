@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 from collections.abc import Container, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,25 @@ def _question(line: bytes) -> Question:
         Span(source=span.source_file, line_start=span.line_start, line_end=span.line_end)
         for span in known.excluded_spans
     )
-    return Question(gold=gold, extra=extra, **given)
+    question = Question(gold=gold, extra=extra, **given)
+    _check_excluded(question)
+    return question
+
+
+def _check_excluded(question: Question) -> None:
+    """Raise ``ValueError`` if gold overlaps an excluded span, because hits on that gold would be removed."""
+    for item, span in product(question.gold, question.excluded_spans):
+        whole = question.gold_level == "file" or not (item.span or item.answer_quote)
+        if item.source_file == span.source if whole else item.span is not None and item.span.overlap(span):
+            gold = item.source_file if whole or item.span is None else _named(item.span)
+            raise ValueError(
+                f"question {question.id!r}: the gold {gold} overlaps the excluded span {_named(span)}, and "
+                "hits that overlap excluded spans are removed; change one of the two"
+            )
+
+
+def _named(span: Span) -> str:
+    return f"{span.source}:{span.line_start}-{span.line_end}"
 
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:

@@ -3,7 +3,7 @@
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
    the names of the systems that found the passage.
-2. Passages that overlap the original gold, or are inside an excluded span, are not labeled.
+2. Passages that overlap the original gold or an excluded span are not labeled.
 3. The questions are shuffled with a seed, and so are the passages of each question. Annotators therefore
    can't infer the ranks from the order.
 4. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
@@ -146,7 +146,7 @@ class Labeling:
             else item.span is not None and item.span.overlap(span)
             for item in unlabeled_gold(question)
         )
-        excluded = any(span.overlap(other) == span.lines for other in question.excluded_spans)
+        excluded = any(map(span.overlap, question.excluded_spans))
         return not (touched or excluded or is_labeled(question, span, self.annotator, self.lines))
 
     def _passage(self, key: str, span: Span) -> Passage:

@@ -144,6 +144,7 @@ class Engine(Closing):
             },
             notices=tuple(notice for result in results.values() for notice in result.notices),
             incomplete="; ".join(result.incomplete for result in results.values() if result.incomplete),
+            removed=len({key for result in results.values() for key in result.removed}),
         )
 
     def _ranked(
@@ -303,7 +304,11 @@ class Engine(Closing):
         # Excluded entries are removed below, so request extra entries to fill the list.
         removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
         result = search(lookup._replace(n=lookup.n + removable))
-        return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
+        allowed = self.sources.admits(unit, msgspec.structs.replace(query, filters=()))
+        return result._replace(
+            ranking=[entry for entry in result.ranking if admits(entry.key)][:limit],
+            removed=tuple(each.key for each in result.ranking[: lookup.asked.k] if not allowed(each.key)),
+        )
 
     def _expanded(self, lookup: Lookup, walk: Expand, shortlist: Sequence[Scored]) -> RankedList:
         """Map the chunks that a branch found to scored nodes, and add neighboring nodes."""
@@ -331,5 +336,6 @@ def _asked(lookup: Lookup) -> tuple[Hashable, ...]:
     """Return the values that determine a branch's list. These values are used in memo keys."""
     branch, query = lookup.branch, lookup.query
     options = msgspec.json.encode(branch.options, order="deterministic")
-    asked = (query.text, query.keywords, query.excluded, query.filters)
+    counted = lookup.asked.k if query.excluded else 0  # ``BranchResult.removed`` depends on k
+    asked = (query.text, query.keywords, query.excluded, query.filters, counted)
     return (label(branch), branch.unit, lookup.n, branch.threshold, options, *asked)

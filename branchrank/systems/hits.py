@@ -108,13 +108,23 @@ class HitMaker:
         self.reached: dict[str, dict[str, str]] = {}
         self.passages: dict[str, str | None] = {}
         self.distances: dict[str | None, float] = {}
+        #: The lines of each document into which no passage is extended: excluded lines, and earlier hits.
         self._above: defaultdict[str, list[Lines]] = defaultdict(list)
+        for span in asked.query.excluded:
+            self._above[span.source].append((span.line_start, span.line_end))
         self._texts: set[str] = set()
 
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
         """Return the first ``k`` hits. ``members`` maps each candidate to the members of its group."""
+        if self.query.excluded and self.system.unit == "node" and self.system.returns == "section":
+            nodes = self.index.tree.nodes
+            candidates = [
+                each
+                for each in candidates
+                if (span := nodes[each.key].own_span) is None or self.query.admits(span)
+            ]
         if not self.system.passages.lines and not self.sections:
             return self._made(candidates[:k], members)
         found: list[Hit] = []

@@ -37,7 +37,7 @@ class Query(Record, frozen=True, kw_only=True):
     """One query, with its text and its restrictions.
 
     If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for ``keywords`` instead of
-    ``text``. Passages that are inside an excluded span or rejected by a filter are not ranked.
+    ``text``. Passages that overlap an excluded span or are rejected by a filter are not ranked.
     ``question_id`` and ``repeat`` identify the query in LLM calls.
     """
 
@@ -59,10 +59,10 @@ class Query(Record, frozen=True, kw_only=True):
         return bool(self.excluded or self.filters)
 
     def admits(self, span: Span) -> bool:
-        """Return whether a passage passes every filter and is not completely inside an excluded span."""
+        """Return whether a passage passes every filter and does not overlap an excluded span."""
         if not all(each.admits(span.source) for each in self.filters):
             return False
-        return all(span.overlap(outer) < span.lines for outer in self.excluded)
+        return not any(map(span.overlap, self.excluded))
 
 
 def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:

@@ -206,6 +206,13 @@ def test_a_querys_own_document_can_be_left_out(project: Path) -> None:
     assert made.questions[0].excluded_spans == ()
 
 
+def test_a_document_that_is_left_out_is_not_gold(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "own", qrels=["d4\td4\t2", "d4\td1\t1"])
+    for remove, gold in ((False, ["d1.beir", "d4.beir"]), (True, ["d1.beir"])):
+        [question] = beir_questions(folder, "test", remove_query=remove).questions
+        assert [item.source_file for item in question.gold] == gold
+
+
 def test_odd_judgments_are_noted(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "odd", qrels=["q1\td1\t1", "q1\tgone\t1", "q2\td1\t0", "nobody\td1\t1"])
     made = beir_questions(folder, "test")

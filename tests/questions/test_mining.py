@@ -125,6 +125,8 @@ def test_gold_that_would_be_excluded_makes_no_question() -> None:
     start = ".. _start-part:\n\nPart\n----\n\nSee :ref:`brewing for long <tea-steeping>`."
     pages = {"tea.rst": tea, "start.rst": f"Start\n=====\n\n{start}\n"}
     assert reason(mine_questions(documents(pages))) == "links itself"
+    page = "Start\n=====\n\nSee :doc:`brewing for long <tea>`.\n\n.. _start-part:\n\nPart\n----\n\nText.\n"
+    assert reason(mine_questions(documents({"tea.rst": tea, "start.rst": page}))) == "links itself"
 
 
 def test_a_heading_without_text_covers_its_subsections() -> None:

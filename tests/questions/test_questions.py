@@ -65,6 +65,18 @@ WRONG = {
         "needs line numbers or an `answer_quote`",
     ),
     "wrong excluded span": (line(excluded_spans=[{"source_file": "b.md"}]), "line_start"),
+    "excluded gold": (
+        line(id="tea", excluded_spans=[{"source_file": "a.md", "line_start": 1, "line_end": 99}]),
+        "question 'tea': the gold a.md:1-2 overlaps the excluded span a.md:1-99",
+    ),
+    "excluded page": (
+        line(
+            id="t",
+            gold_level="file",
+            excluded_spans=[{"source_file": "a.md", "line_start": 7, "line_end": 7}],
+        ),
+        "the gold a.md overlaps the excluded span a.md:7-7",
+    ),
 }
 
 

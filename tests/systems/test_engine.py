@@ -76,9 +76,7 @@ def test_nothing_inside_an_excluded_span_is_ranked(engine, system) -> None:
     banned = before.hits[0].span
     after = engine.retrieve(system, Query(text="tea temperature", excluded=(banned,)), 30)
     assert banned not in [hit.span for hit in after.hits]
-    inside = {
-        key for key, chunk in engine.index.chunks.items() if chunk.span.overlap(banned) == chunk.span.lines
-    }
+    inside = {key for key, chunk in engine.index.chunks.items() if chunk.span.overlap(banned)}
     assert not any(inside & set(stage.keys) for stage in after.trace if stage.unit == "chunk")
 
 
@@ -91,12 +89,16 @@ def test_exclusion_does_not_shrink_the_pool(engine, world) -> None:
     assert {stage.stage: len(stage.keys) for stage in found.trace}["dense(chunks)"] == 3
 
 
-def test_a_partly_excluded_chunk_stays(engine, system) -> None:
+def test_hits_that_overlap_an_excluded_span_are_replaced_and_counted(engine, system) -> None:
     first = engine.retrieve(system, "tea temperature", 1).hits[0]
-    if first.span.lines == 1:
-        pytest.skip("the passage has one line")
     part = Span(source=first.source, line_start=first.line_start, line_end=first.line_start)
-    assert engine.retrieve(system, Query(text="tea temperature", excluded=(part,)), 1).hits[0] == first
+    whole = msgspec.structs.replace(system, returns="section" if system.unit == "node" else system.returns)
+    for asked in (system, whole):
+        found = engine.retrieve(asked, Query(text="tea temperature", excluded=(part,)), 3)
+        assert len(found.hits) == 3
+        assert not any(hit.span.overlap(part) for hit in found.hits)
+    assert engine.retrieve(system, "tea temperature", 3).removed == 0
+    assert 0 < engine.retrieve(system, Query(text="tea temperature", excluded=(part,)), 3).removed <= 3
 
 
 @pytest.mark.parametrize("k", [1, 30])

@@ -43,7 +43,8 @@ class BranchResult(NamedTuple):
     ``matched`` maps each result's key to the line numbers of the result's matching lines. ``notes`` maps each
     result's key to an explanation of the result's score. ``found`` is the number of matches before the list
     was truncated, or ``None`` if the list was not truncated. ``notices`` are messages for the user.
-    ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string.
+    ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string. ``removed``
+    contains the keys of the first k entries that overlap an excluded span.
     """
 
     ranking: Sequence[Scored]
@@ -52,6 +53,7 @@ class BranchResult(NamedTuple):
     found: int | None = None
     notices: tuple[str, ...] = ()
     incomplete: str = ""
+    removed: tuple[str, ...] = ()
 
 
 class Lookup(NamedTuple):
