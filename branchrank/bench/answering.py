@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.predictors import BenchmarkPredictor
+from branchrank.bench.predictors import BenchmarkPredictor, SystemPredictor, with_own_lines
 from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
 from branchrank.execution import Executor
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -71,8 +71,6 @@ class AnsweringTask:
     @property
     def needs(self) -> tuple[Path, ...]:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
-        if not self._plan.systems:
-            return ()
         workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
         files = (workspace.given("chunks"), workspace.given("nodes"), workspace.given("adoption"))
         return (
@@ -108,7 +106,8 @@ class AnsweringTask:
         for wanted in shard:
             for number, repeat in wanted.answers:
                 predictor = opened.predictors[number]
-                row = answer(predictor, wanted.question, self._top_k, repeat, self._trace_depth)
+                asked = (predictor, wanted.question, self._top_k, repeat, self._trace_depth)
+                row = answer(*asked, corpus=opened.corpus)
                 yield Answered(row=row, **_taken(opened.memos))
 
 
@@ -158,12 +157,25 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
 
 
 def answer(
-    predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+    predictor: BenchmarkPredictor,
+    question: Question,
+    top_k: int,
+    repeat: int = 0,
+    trace_depth: int = 20,
+    *,
+    corpus: Path | None = None,
 ) -> Row:
-    """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`."""
+    """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`.
+
+    The text of hits that a system did not make is read from the documents in the folder ``corpus``.
+    """
     row = Row(question_id=question.id, predictor=predictor.name, llm=predictor.llm, repeat=repeat)
+    altered = 0
     try:
         retrieval = predictor.predict(question, top_k, repeat)
+        if corpus is not None and not isinstance(predictor, SystemPredictor):
+            read, altered = with_own_lines(retrieval.hits, corpus)
+            retrieval = msgspec.structs.replace(retrieval, hits=read)
     except FATAL:
         raise
     except Exception as error:
@@ -173,9 +185,12 @@ def answer(
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
     ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
     found = any(hit.gold is not None for hit in hits[:DEPTH])
+    removed = retrieval.removed + len(retrieval.hits) - len(hits)
     return msgspec.structs.replace(
         row,
         hits=hits,
+        excluded=removed or msgspec.UNSET,
+        altered=altered or msgspec.UNSET,
         trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
         stages=stages,
         gold_ranks=ranks,

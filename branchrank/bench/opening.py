@@ -33,8 +33,8 @@ class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
     ``records``, ``predictors`` and ``unmemoized`` (uncached copies for the latency pass) are in the plan's
-    order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is the folder with the documents,
-    if a predictor searches an index. ``meter`` counts the LLM calls that workers make.
+    order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is the folder with the documents.
+    ``meter`` counts the LLM calls that workers make.
     """
 
     plan: Plan
@@ -146,7 +146,7 @@ def open_plan(
             records=plan.records,
             predictors=_predictors(plan, engines),
             unmemoized=_predictors(plan, uncached),
-            corpus=folder.corpus_root if indexes else None,
+            corpus=folder.corpus_root,
             indexes=indexes,
             engines=engines,
             stages=stages,

@@ -200,7 +200,7 @@ def _errors(plan: Plan) -> list[BranchRankError]:
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
     _attempt(found, lambda: asked_questions(plan))
-    if plan.systems:
+    if plan.predictors:
         _attempt(found, lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
     return found
 

@@ -8,24 +8,34 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import msgspec
 
+from branchrank.corpus.lines import decode, normalize, split_lines
 from branchrank.errors import BranchRankError, UsageError
-from branchrank.io.files import NOT_JSON
+from branchrank.io.files import NOT_JSON, read_beneath
 from branchrank.io.printable import bare_url, encodable, split_url, url_to_show
 from branchrank.measures.matching import without_excluded
 from branchrank.records import Hit, Predictor, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
+from branchrank.runs.words import plural
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter, Query
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
+_WORD = re.compile(r"\w+")
 MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
+
+
+_NO_LINES = "line_start or line_end is missing; hits are judged by their lines, and text is not searched for"
 
 
 class BenchmarkPredictor(Protocol):
@@ -54,7 +64,7 @@ class SystemPredictor:
         self.llm = system.llm_label
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Run the system. Candidates inside the question's excluded spans are removed before ranking."""
+        """Run the system. Candidates that overlap excluded spans are removed before ranking."""
         query = Query(
             text=question.question,
             excluded=question.excluded_spans,
@@ -81,7 +91,7 @@ class SystemPredictor:
 class Untraced:
     """Base class for predictors that do not return a trace (a user's class and an HTTP endpoint).
 
-    Hits inside excluded spans are removed from the results.
+    Hits that overlap excluded spans are removed from the results.
     """
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
@@ -90,7 +100,8 @@ class Untraced:
         Raises :class:`BranchRankError` if the answer is missing or invalid.
         """
         found = self.hits(question.question, k + (10 if question.excluded_spans else 0))
-        return Retrieval(hits=without_excluded(found, question)[:k])
+        kept = without_excluded(found, question)[:k]
+        return Retrieval(hits=kept, removed=len(found[:k]) - len(without_excluded(found[:k], question)))
 
     def hits(self, query: str, k: int) -> list[Hit]:
         """Return the hits for a query, after checking them."""
@@ -149,6 +160,8 @@ def _checked(hit: Hit) -> Hit:
     for name in ("id", "source", "text", "plain"):
         if not isinstance(getattr(hit, name), str):
             raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
+    if hit.line_start is None or hit.line_end is None:
+        raise ValueError(_NO_LINES)
     plain = msgspec.structs.replace(
         hit,
         line_start=int(hit.line_start),
@@ -167,6 +180,38 @@ def _checked(hit: Hit) -> Hit:
             f"the last line number of a hit must be at most {MOST_LINES}"
         )
     return checked
+
+
+def with_own_lines(hits: Sequence[Hit], corpus: Path) -> tuple[tuple[Hit, ...], int]:
+    """Replace the text of each hit with its lines in the corpus, and count the hits whose text differed.
+
+    A text differs if fewer than three quarters of its words are words of the lines. Case and markup are
+    ignored, and the plain text of a section passes. ``plain`` is kept if it consists of words of the lines,
+    in the same order, and has at least half of them. Raises :class:`BranchRankError` for lines that do not
+    exist.
+    """
+    lines_of = cache(lambda source: split_lines(decode(read_beneath(corpus, source))[0]))
+    read, altered = [], 0
+    for hit in hits:
+        try:
+            lines = lines_of(hit.source)
+        except OSError:
+            raise BranchRankError(f"the corpus has no document {hit.source!r}") from None
+        if hit.line_end > len(lines):
+            raise BranchRankError(
+                f"lines {hit.line_start}-{hit.line_end} of {hit.source} do not exist, because the document "
+                f"has {plural(len(lines), 'line')}"
+            )
+        text = "\n".join(lines[hit.line_start - 1 : hit.line_end])
+        own = _WORD.findall(normalize(text))
+        claimed = {each: _WORD.findall(normalize(each)) for each in (hit.text, hit.plain)}
+        altered += any(
+            4 * (Counter(words) & Counter(own)).total() < 3 * len(words) for words in claimed.values()
+        )
+        words, rest = claimed[hit.plain], iter(own)
+        is_plain = 2 * len(words) >= len(own) and all(word in rest for word in words)
+        read.append(msgspec.structs.replace(hit, text=text, plain=hit.plain if is_plain else text))
+    return tuple(read), altered
 
 
 def _made(name: str, make: Callable[[], object], remedy: str) -> object:
@@ -311,5 +356,7 @@ class ApiPredictor(Untraced):
             limit_bytes=_LARGEST_ANSWER,
         )
         hits = msgspec.json.decode(content, type=_ApiAnswer).hits
+        if any(hit.get(name) is None for hit in hits for name in ("line_start", "line_end")):
+            raise msgspec.ValidationError(_NO_LINES)
         read = [_DEFAULTS | {name: hit[name] for name in hit if name in _READ} for hit in hits]
         return msgspec.convert(read, list[Hit])

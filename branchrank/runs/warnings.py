@@ -37,7 +37,7 @@ class Failure(NamedTuple):
 
 
 def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[Failure]:
-    """Yield one warning for each predictor with failed queries, failed LLM calls or fallbacks."""
+    """Yield a warning for each predictor with failed queries or LLM calls, fallbacks or altered texts."""
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
         errors = [row.error for row in own if row.status == "failed"]
@@ -53,6 +53,10 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
+        if altered := sum(row.altered or 0 for row in own):
+            parts.append(
+                f"the text of {plural(altered, 'hit')} is not the text of the lines, and was replaced"
+            )
         if parts:
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
 

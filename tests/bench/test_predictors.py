@@ -10,11 +10,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table
+from support.commands import QUESTIONS as SAMPLE
+from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table, write_lines
 from support.predictors import passage
 
+from branchrank import Workspace
 from branchrank.bench.answering import answer
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor
 from branchrank.errors import BranchRankError, UsageError
@@ -35,8 +38,9 @@ def test_a_user_class_runs_beside_the_built_in_systems(project: Path) -> None:
     assert (local["predictor"], own["predictor"], own["llm"]) == ("local", "whole-pages", "none")
     assert own["questions"] == local["questions"] == "8"
     assert float(own["lines_per_hit"]) == 20
-    assert float(own["strict_hit@1"]) == pytest.approx(2 / 7, abs=1e-6)
+    assert float(own["strict_hit@1"]) == pytest.approx(3 / 7, abs=1e-6), "one of them by its quote"
     assert float(own["relaxed_hit@1"]) == pytest.approx(3 / 7, abs=1e-6)
+    assert (local["altered_hits"], own["altered_hits"]) == ("0", "8")
 
 
 def test_a_question_that_a_class_fails_on_counts_as_a_miss(project: Path) -> None:
@@ -111,6 +115,7 @@ class Returning:
         ([passage("a.md", 5, 4)], "lines 5..4 are not a valid span"),
         ([passage("a.md", 0, 4)], "lines 0..4 are not a valid span"),
         ([passage("a.md", "one", 4)], "invalid literal"),
+        ([passage("a.md", None, None, "the whole page")], "hits are judged by their lines"),
         ([passage("a.md", 1, 4, score=float("nan"))], "score"),
         ([passage("a.md", 1, 4, score=None)], "float"),
         ([passage(Path("a.md"), 1, 4)], ""),
@@ -144,6 +149,68 @@ def test_numpy_numbers_and_iterators_are_accepted() -> None:
     [kept] = ClassPredictor("own", Returning(iter([hit]))).predict(QUESTION, 5).hits
     assert kept == passage("a.md", 2, 3, score=0.5)
     assert (type(kept.line_start), type(kept.score)) == (int, float)
+
+
+PAGE = "guide/brewing.md"
+CHEATS = {
+    "heading": [passage(PAGE, 1, 1, "=== the page ===")],
+    "endless": [passage(PAGE, 1, 1_000_000)],
+    "silent": [passage(PAGE, 1, 20, "")],
+    "elsewhere": [passage("guide/none.md", 1, 2)],
+}
+
+
+def test_the_text_of_a_hit_is_what_its_lines_hold(project: Path, tmp_path: Path) -> None:
+    page = (project / "docs" / PAGE).read_text(encoding="utf-8")
+
+    def cheat(name: str) -> Callable[[str, int], list[Hit]]:
+        def retrieve(query: str, k: int) -> list[Hit]:
+            return [
+                msgspec.structs.replace(hit, text=hit.text and page, plain=hit.text and page)
+                for hit in CHEATS[name]
+            ]
+
+        retrieve.__name__ = name
+        return retrieve
+
+    with Workspace.open(project / "data") as workspace:
+        run = workspace.benchmark(["bm25", *map(cheat, CHEATS)], latency_sample=4, reports=tmp_path)
+    rows = {row["predictor"]: row for row in run.summary.to_dict("records")}
+    quoted = {row.predictor: row for row in run.data.rows if row.question_id == "herbal"}
+    assert quoted["heading"].hits[0].gold is None, "the quote is in the page, and not in line 1"
+    assert quoted["silent"].hits[0].gold == 0, "the quote is read from the lines"
+    assert [rows[name]["altered_hits"] for name in ("bm25", "heading", "silent")] == [0, 8, 0]
+    assert [rows[name]["failures"] for name in rows] == [0, 0, 8, 0, 8]
+    assert quoted["endless"].error.endswith(
+        f"lines 1-1000000 of {PAGE} do not exist, because the document has {len(page.splitlines())} lines"
+    )
+    assert "guide/none.md" in quoted["elsewhere"].error
+    assert rows["endless"]["timed_queries"] == 0
+    report = (run.directory / "report.md").read_text(encoding="utf-8")
+    assert "altered: hits whose returned text was replaced" in report
+    assert "heading: the text of 8 hits is not the text of the lines" in report
+
+
+def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
+    project: Path, tmp_path: Path
+) -> None:
+    span = {"source_file": PAGE, "line_start": 1, "line_end": 5}
+    questions = write_lines(
+        tmp_path / "mined.jsonl",
+        [{**line, "excluded_spans": [span]} for line in SAMPLE if line["id"] == "upgrade"],
+    )
+
+    def windows(query: str, k: int) -> list[Hit]:
+        return [passage(PAGE, 4, 20, ""), passage(PAGE, 6, 20, ""), passage("install.rst", 1, 15, "")][:k]
+
+    with Workspace.open(project / "data") as workspace:
+        run = workspace.benchmark([windows, "bm25"], questions=questions, latency_sample=0, reports=tmp_path)
+    own, _ = run.data.rows
+    assert [(hit.source, hit.line_start) for hit in own.hits] == [(PAGE, 6), ("install.rst", 1)]
+    assert list(run.summary["excluded_hits"]) == [1, 0]
+    assert "removed: hits removed because they overlap" in (run.directory / "report.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_excluded_hits_are_replaced_by_the_next() -> None:
@@ -247,6 +314,7 @@ def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None
         (200, b'{"results": []}', {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": "x", "line_end": 2}]}).encode(), {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": 3, "line_end": 2}]}).encode(), {}),
+        (200, json.dumps({"hits": [{"source": "a.md", "text": "words"}]}).encode(), {}),
         (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
     ],
     ids=[
@@ -256,6 +324,7 @@ def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None
         "no hits",
         "no lines",
         "no span",
+        "text alone",
         "redirect",
     ],
 )

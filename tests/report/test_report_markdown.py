@@ -106,7 +106,7 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
 def test_passage_sizes_are_shown_beside_strict_rates(paired: RunData, text: str) -> None:
     for row in table(text, "Hit rates, and mean length of the first five hits, over the 60 questions"):
         assert row["lines per hit"] == "3.0"
-        assert row["characters per hit"] == "30"
+        assert row["characters per hit"] == "52"
         assert row["span precision"].endswith("%")
 
 

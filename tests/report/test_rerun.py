@@ -24,7 +24,7 @@ from branchrank.run import Run
 from branchrank.runs.directory import ROWS, read_run, write_run
 from branchrank.runs.run import load_run
 
-CLASS = "support.real_runs:FirstPages"
+CLASS = "support.real_runs:OtherPages"
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ class Planned:
                     source=source,
                     line_start=start,
                     line_end=start + 2,
-                    text="t" * 30,
+                    text="",
                     score=1 / place,
                 )
             )
@@ -179,7 +179,7 @@ def make_run(
     asked = make_questions(60) if questions is None else list(questions)
     root = folder / "docs"
     if not root.exists():
-        make_corpus(root, 60)
+        make_corpus(root, max(60, len(asked)))
     part = BenchmarkSettings(**{"latency_sample": 4, "top_k": 5, **settings})
     records = tuple(
         PredictorRecord(name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1)

@@ -29,11 +29,17 @@ class FirstPages:
     """A class of one's own: always the first lines of the first page."""
 
     name = "mine"
+    page = "page-0.md"
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        return [Hit(id="x", source="page-0.md", line_start=1, line_end=3, text="Page 0", score=0.5)] * min(
-            k, 2
-        )
+        found = Hit(id="x", source=self.page, line_start=1, line_end=3, text="", score=0.5)
+        return [found] * min(k, 2)
+
+
+class OtherPages(FirstPages):
+    """The same for the pages of ``support.worlds``."""
+
+    page = "index.rst"
 
 
 def pages() -> dict[str, str]:
