@@ -86,7 +86,7 @@ def test_a_bad_line_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_bytes(b'{"source":"a","line_start":1,"line_end":2}\n\n{"source":"a"}\n')
     with pytest.raises(InputError, match=r"spans\.jsonl:3: .*line_start"):
-        read_jsonl(path, Span)
+        list(read_jsonl(path, Span))
 
 
 def test_a_files_digest_is_that_of_its_bytes(tmp_path: Path) -> None:
