@@ -47,8 +47,8 @@ Made = TypeVar("Made")
 Weights = Mapping[str, NDArray[np.float32]]
 
 _DOMAIN = "com.microsoft"
-#: The largest quantized weight. Processors without VNNI add two products of 8-bit integers in 16 bits, so that
-#: larger weights could overflow: 2 * 255 * 64 < 2**15.
+#: The largest quantized weight. Processors without VNNI add two products of 8-bit integers in 16 bits, and
+#: larger weights could overflow it: 2 * 255 * 64 < 2**15.
 _LARGEST_WEIGHT = 63
 #: The names of the input and the two outputs of a graph.
 IDS, POOLED, ROWS = "ids", "pooled", "rows"
