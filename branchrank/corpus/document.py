@@ -30,13 +30,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from branchrank.io.files import digest_bytes
+from branchrank.corpus.lines import decode, split_lines
 from branchrank.records import BREADCRUMB_SEPARATOR, Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
@@ -109,8 +109,9 @@ class Document(Record, frozen=True, kw_only=True):
 
     ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
     the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as
-    written. :mod:`branchrank.tree.build` finds the documents that the entries refer to. ``notes`` describes
-    the problems in the file that the parser worked around.
+    written. :mod:`branchrank.tree.build` finds the documents that the entries refer to. ``order`` is
+    the document's position in the navigation files of the corpus, from 0. ``notes`` describes the problems in
+    the file that the parser worked around.
     """
 
     source: str
@@ -119,6 +120,7 @@ class Document(Record, frozen=True, kw_only=True):
     line_count: int
     sections: tuple[Section, ...]
     toctree: tuple[str, ...] = ()
+    order: int | None = None
     labels: tuple[Label, ...] = ()
     references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
@@ -143,7 +145,8 @@ class Heading(NamedTuple):
 
     ``level`` is 1 for a top-level heading and larger for lower-level headings. ``line_start`` is the first
     line of the heading, including labels and an overline above the title. ``line_end`` is the last line of
-    the heading, including an underline. ``title`` is the heading's text without markup.
+    the heading, including an underline. ``title`` is the heading's text without markup. ``in_text`` is true
+    if a block already contains the title, because other text is on the same line.
     """
 
     level: int
@@ -151,6 +154,7 @@ class Heading(NamedTuple):
     line_start: int
     line_end: int
     labels: tuple[str, ...] = ()
+    in_text: bool = False
 
 
 #: Stands for the first section of a file in which no heading is the title of the whole page.
@@ -215,7 +219,7 @@ def limit_headings(
             rest = [
                 Block(kind="prose", text=other.title, line_start=other.line_start, line_end=other.line_end)
                 for other in headings[index:]
-                if other.title
+                if other.title and not other.in_text
             ]
             note = (
                 f"line {heading.line_start}: from here on, headings are read as text, "
@@ -288,9 +292,9 @@ class Findings:
         self.toctree: list[str] = []
         self.notes: list[str] = []
 
-    def document(self, source: str, content: bytes, line_count: int) -> Document:
-        """Return the document of a file with the bytes ``content``."""
-        headings, rest, more_notes = limit_headings(source, self.headings, len(content))
+    def document(self, source: str, *, digest: str, size: int, line_count: int) -> Document:
+        """Return the document of a file with ``size`` bytes."""
+        headings, rest, more_notes = limit_headings(source, self.headings, size)
         sections = finish_sections(
             source,
             headings=headings,
@@ -301,7 +305,7 @@ class Findings:
         return Document(
             source=source,
             title=sections[0].title,
-            digest=digest_bytes(content),
+            digest=digest,
             line_count=line_count,
             sections=sections,
             toctree=tuple(self.toctree),
@@ -309,6 +313,36 @@ class Findings:
             references=tuple(self.references),
             notes=(*self.notes, *more_notes),
         )
+
+
+class Reader:
+    """Reads the files of one format.
+
+    ``find`` finds the contents of a text file, given the file's path in the corpus and the file's lines. A
+    subclass can override :meth:`text`, and for a format that is not text also :meth:`read`. If ``version`` is
+    not empty, it is part of the digest of each document, so that another version makes an index stale.
+    """
+
+    #: Whether files of this format can contain NUL bytes.
+    binary = False
+    #: Whether people read the lines as they are. If not, chunkers get the readable text of the blocks.
+    readable = True
+    version = ""
+
+    def __init__(self, find: Callable[[str, list[str]], Findings]) -> None:
+        self.find = find
+
+    def text(self, content: bytes) -> tuple[str, tuple[str, ...]]:
+        """Return the text whose lines are numbered, and notes about bytes that can't be decoded."""
+        return decode(content)
+
+    def read(self, source: str, content: bytes) -> tuple[list[str], Findings]:
+        """Return the lines of the text, without line breaks, and what they contain. Never fails."""
+        text, notes = self.text(content)
+        lines = split_lines(text)
+        found = self.find(source, lines)
+        found.notes = [*notes, *found.notes]
+        return lines, found
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
@@ -337,7 +371,7 @@ def _with_headings(blocks: Sequence[Block], headings: Sequence[Heading]) -> list
     titles = [
         Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
         for heading in headings
-        if heading.title
+        if heading.title and not heading.in_text
     ]
     return sorted([*titles, *blocks], key=lambda block: block.line_start)
 

@@ -8,6 +8,7 @@ The result depends only on the files' paths and bytes.
    skipped, the search can't leave the root folder or visit a folder twice.
 2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
    are skipped with a note.
+3. One more note counts all skipped files by suffix, with the command that installs a missing reader.
 
 All files are read in one process, because reading 5 MB takes about a second, and starting more processes
 would take longer.
@@ -15,21 +16,34 @@ would take longer.
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from branchrank.corpus.document import Document
-from branchrank.corpus.reading import SUFFIXES, is_document, read_document
+from branchrank.corpus.navigation import with_navigation
+from branchrank.corpus.reading import (
+    document_digest,
+    is_document,
+    read_document,
+    reader_of,
+    suffix_of,
+    suffixes,
+    why_unread,
+)
 from branchrank.errors import BranchRankError, CorpusError, nearest_path
 from branchrank.io.files import digest_of, open_beneath, read_beneath
+from branchrank.io.printable import safe
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
+#: The number of suffixes that the note about skipped files lists.
+_SHOWN_KINDS = 8
 _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
@@ -52,6 +66,19 @@ class Discovery(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+class Skip(NamedTuple):
+    """A skipped file or folder.
+
+    ``reason`` completes the sentence "skipped because" in the note about this file. A file that has no such
+    note is only counted, and ``why`` explains the count of such files.
+    """
+
+    source: str
+    reason: str = ""
+    why: str = ""
+    is_file: bool = True
+
+
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
     """Return the files of the documents below the folder ``root``, and notes about skipped files.
 
@@ -60,28 +87,46 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
 
     Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """
-    notes: list[str] = []
+    skipped: list[Skip] = []
     files: list[CorpusFile] = []
-    for source, _ in walk(root, exclude, notes):
+    for source, _ in walk(root, exclude, skipped):
         found = examine(root, source)
         if isinstance(found, CorpusFile):
             files.append(found)
         else:
-            notes.append(found)
+            skipped.append(found)
     if not files:
         raise without_documents(root)
+    notes = sorted(f"{skip.source!a}: skipped because {skip.reason}" for skip in skipped if skip.reason)
     return Discovery(
         files=tuple(sorted(files, key=lambda file: file.source)),
-        notes=tuple(sorted(notes)),
+        notes=(*_summary(len(files), skipped), *notes),
     )
 
 
-def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _summary(indexed: int, skipped: Iterable[Skip]) -> list[str]:
+    """Return the note that counts the skipped files by suffix and reason, or no note if there are none."""
+    counts: Counter[str] = Counter()
+    for skip in skipped:
+        if skip.is_file:
+            kind = os.path.splitext(skip.source)[1].lower() or "without a suffix"
+            why = skip.reason or skip.why
+            counts[f"{kind} ({why})" if why else kind] += 1
+    if not counts:
+        return []
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{count} {safe(kind)}" for kind, count in ordered[:_SHOWN_KINDS]]
+    if others := ordered[_SHOWN_KINDS:]:
+        shown.append(f"{sum(count for _, count in others)} of {len(others)} other kinds")
+    return [f"indexed {indexed}; skipped {counts.total()}: {', '.join(shown)}"]
+
+
+def walk(root: Path, exclude: Collection[str], skipped: list[Skip]) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield the relative path and the directory entry of every file with a suffix that BranchRank can read.
 
-    Files are yielded in no particular order and are not opened. A note is added to ``notes`` for each folder
-    that can't be listed and for each symbolic link. Raises :class:`CorpusError` if ``root`` does not exist or
-    is not a folder.
+    Files are yielded in no particular order and are not opened. All other files that are neither hidden nor
+    excluded, and folders that can't be listed, are added to ``skipped``. Raises :class:`CorpusError` if
+    ``root`` does not exist or is not a folder.
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
@@ -96,7 +141,7 @@ def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tup
             with os.scandir(root / folder) as scan:
                 entries = list(scan)
         except OSError as error:
-            notes.append(f"{folder!a}: skipped because it can't be read ({error.strerror})")
+            skipped.append(Skip(folder, f"it can't be read ({error.strerror})", is_file=False))
             continue
         names = {entry.name for entry in entries}
         if any(names >= files for files in _RUN_FILES):
@@ -111,17 +156,19 @@ def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tup
             if entry.is_dir(follow_symlinks=False):
                 pending.append(source)
             elif entry.is_symlink():
-                notes.append(f"{source!a}: skipped because it is a symbolic link")
+                skipped.append(Skip(source, "it is a symbolic link"))
             elif is_document(source):
                 yield source, entry
+            else:
+                skipped.append(Skip(source, why=why_unread(source)))
 
 
 def _excluded(source: str, patterns: list[str]) -> bool:
     return any(source == pattern or fnmatchcase(source, pattern) for pattern in patterns)
 
 
-def examine(root: Path, source: str) -> CorpusFile | str:
-    """Return the file at the path ``source`` below ``root``, or a note that says why the file is skipped."""
+def examine(root: Path, source: str) -> CorpusFile | Skip:
+    """Return the file at the path ``source`` below ``root``, or the reason why the file is skipped."""
     try:
         source.encode("utf-8")
         with open_beneath(root, source) as stream:
@@ -132,19 +179,19 @@ def examine(root: Path, source: str) -> CorpusFile | str:
     except OSError as error:
         reason = f"it can't be read ({(error.strerror or str(error)).lower()})"
     else:
-        if b"\0" in head:
+        if b"\0" in head and not reader_of(suffix_of(source)).binary:
             reason = "it is a binary file"
         elif status.st_size > MAX_FILE_BYTES:
             reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"
         else:
             return CorpusFile(source=source, size=status.st_size, mtime_ns=status.st_mtime_ns)
-    return f"{source!a}: skipped because {reason}"
+    return Skip(source, reason)
 
 
 def without_documents(root: Path) -> CorpusError:
     """Return the error for a corpus that contains no documents."""
     return CorpusError(
-        f"the corpus {root} contains no documents ({', '.join(SUFFIXES)})",
+        f"the corpus {root} contains no documents ({', '.join(suffixes())})",
         remedy="give a folder that contains documents, and check `exclude` in branchrank.toml",
     )
 
@@ -153,8 +200,7 @@ class Corpus(Record, frozen=True, kw_only=True):
     """The documents below the folder ``root``, sorted by path.
 
     ``digest`` is a hash of the paths and the bytes of all documents. ``notes`` describes the skipped files
-    and the problems that parsers worked around. Every note starts with the path of the file that it
-    describes.
+    and the problems that parsers worked around. A note about one file starts with the file's path.
     """
 
     root: str
@@ -173,7 +219,7 @@ def digest_now(root: Path, exclude: Collection[str]) -> str:
     try:
         files = discover(root, exclude).files
         return corpus_digest(
-            (file.source, hashlib.sha256(read_beneath(root, file.source)).hexdigest()) for file in files
+            (file.source, document_digest(file.source, read_beneath(root, file.source))) for file in files
         )
     except (BranchRankError, OSError):
         return ""
@@ -213,9 +259,10 @@ def corpus_of(root: Path, documents: Sequence[Document], notes: Sequence[str]) -
         raise CorpusError(
             f"no document of the corpus {root} can be read", remedy=f"check the permissions: ls -l {root}"
         )
+    documents, navigation_notes = with_navigation(root, documents)
     return Corpus(
         root=str(root),
         documents=tuple(documents),
         digest=corpus_digest((document.source, document.digest) for document in documents),
-        notes=tuple(notes),
+        notes=(*notes, *navigation_notes),
     )

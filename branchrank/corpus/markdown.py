@@ -6,8 +6,8 @@
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. An ATX or setext heading starts a section unless the heading is inside a quote or a list. The labels of a
-   heading are its GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines
-   above the heading.
+   heading are its GitHub-style slug, the explicit ids in ``{#id}`` or in an attribute list (``{: #id .class
+   }``), and the labels in the ``(label)=`` lines above the heading.
 4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
    of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
    directive for prose, such as ``{note}``.
@@ -29,10 +29,11 @@ from branchrank.corpus.document import (
     Findings,
     Heading,
     Label,
+    Reader,
     plain_blocks,
 )
 from branchrank.corpus.markdown_syntax import markdown_parser
-from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
+from branchrank.corpus.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -273,21 +274,29 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Split a heading into its text and a list of the explicit ids (such as ``{#id}``) at its end."""
+    """Split a heading into its text and the explicit ids in the attribute lists at its end."""
     ids: list[str] = []
     kept = end = len(content)
     while True:
         while end and content[end - 1].isspace():
             end -= 1
         start = content.rfind("{", 0, end)
-        match = _EXPLICIT_ID.fullmatch(content, start, end) if start >= 0 else None
-        if match is None:
-            return (content[:end] if ids else content[:kept]), ids[::-1]
-        ids.append(match[1] or match[2])
-        end = start
+        if start < 0:
+            break
+        if match := _EXPLICIT_ID.fullmatch(content, start, end):
+            ids.append(match[1] or match[2])
+        elif ATTRIBUTES.fullmatch(content, start, end):
+            ids += ids_of(content[start:end])[::-1]
+        else:
+            break
+        kept = end = start
+    return content[:kept].rstrip() if kept < len(content) else content, ids[::-1]
 
 
 def _without_markers(line: str) -> str:
     """Return ``line`` without the quote and list markers at its start."""
     match = _CONTAINER_MARKERS.match(line)
     return line[match.end() :] if match else line
+
+
+READER = Reader(read_markdown)

@@ -4,7 +4,8 @@
    are kept, so that the lines of the readable text match the lines of the file.
 2. markdown-it parses the text that remains after the removal of component tags. The readable text includes
    code, the text of links, and the descriptions of images. Emphasis marks and HTML tags are removed. A tag
-   that separates words, such as ``<td>`` or ``<br>``, is replaced by a space.
+   that separates words, such as ``<td>`` or ``<br>``, is replaced by a space. An attribute list (``{: #id
+   .class }``) after an element or on a line of its own is removed, and its ids become labels.
 3. A text longer than :data:`MAX_INLINE` characters is returned unchanged, because parsing a long text would
    take too much time.
 """
@@ -31,15 +32,23 @@ _COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag><)")
 _JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag><)")
 _HTML = re.compile(r"<(?P<special>!--|\?|!|(?:script|style)\b)|</?(?P<name>[a-z][\w:-]*+)", re.IGNORECASE)
 _ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*["']([^"'\s]+)["']""")
-_WITHIN_WORDS = frozenset(
+WITHIN_WORDS = frozenset(
     re.findall(
         r"\w+",
         "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub "
         "sup tt u var wbr",
     )
 )
+#: An attribute list of MkDocs, Kramdown or Pandoc, such as ``{: #id .class key="value" }`` or ``{.class}``.
+ATTRIBUTES = re.compile(
+    r"""\{(?::[ \t]*+)?(?:(?:[#.][^\s{}"'=]++|[\w:-]++=(?:"[^"{}]*+"|'[^'{}]*+'|[^\s{}"']++)|-(?=\}))"""
+    r"""(?:[ \t]++|(?=\})))++\}"""
+)
+_ID_ATTRIBUTE = re.compile(r"(?<=[\s{:])#([^\s{}]+)|(?<=[\s{:])id=[\"']?([^\s{}\"']+)")
+#: Tokens after which an attribute list can follow directly.
+_WITH_ATTRIBUTES = frozenset(("code_inline", "em_close", "image", "link_close", "strong_close"))
 _ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
 def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: Findings) -> str:
@@ -58,6 +67,11 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: 
     rendering = _Rendering(line, found)
     rendering.render(tokens)
     return "".join(rendering.parts)
+
+
+def ids_of(attributes: str) -> list[str]:
+    """Return the ids in an attribute list."""
+    return [first or second for first, second in _ID_ATTRIBUTE.findall(attributes)]
 
 
 def html_text(content: str) -> str:
@@ -79,7 +93,7 @@ def html_text(content: str) -> str:
                 continue
         parts.append(html.unescape(content[kept:start]))
         if match["name"]:
-            parts.append("" if match["name"].lower() in _WITHIN_WORDS else " ")
+            parts.append("" if match["name"].lower() in WITHIN_WORDS else " ")
         parts.append("\n" * content.count("\n", start, position))
         kept = position
     parts.append(html.unescape(content[kept:]))
@@ -150,8 +164,12 @@ class _Rendering:
 
     def render(self, tokens: Sequence[Token]) -> None:
         links: list[tuple[str, int, int]] = []
-        for token in tokens:
+        before = ""
+        for number, token in enumerate(tokens):
             match token.type:
+                case "text" if token.content.startswith("{"):
+                    is_line_end = number + 1 == len(tokens) or tokens[number + 1].type == "softbreak"
+                    self._add(self._without_attributes(token.content, before, is_line_end))
                 case "text" | "text_special":
                     self._add(token.content)
                 case "code_inline":
@@ -167,6 +185,16 @@ class _Rendering:
                     self._refer("link", "".join(self.parts[first:]), target, line)
                 case "html_inline":
                     self._add_html(token.content)
+            before = token.type
+
+    def _without_attributes(self, content: str, before: str, is_line_end: bool) -> str:
+        """Remove an attribute list directly after an element, and one on a line of its own."""
+        match = ATTRIBUTES.match(content)
+        alone = before in ("", "softbreak") and is_line_end and content.startswith("{:")
+        if not match or not (before in _WITH_ATTRIBUTES or (alone and match.end() == len(content))):
+            return content
+        self.found.labels += (Label(name=name, line=self.line) for name in ids_of(match[0]))
+        return content[match.end() :]
 
     def _add(self, text: str) -> None:
         self.parts.append(text)
@@ -193,9 +221,9 @@ class _Rendering:
         self.found.labels.extend(anchors(content, self.line))
         tag = HTML_TAG.match(content) if TagFinder(content, HTML_TAG).end(0) else None
         breaks = "\n" * content.count("\n")
-        self._add(breaks or ("" if tag is None or tag[1].lower() in _WITHIN_WORDS else " "))
+        self._add(breaks or ("" if tag is None or tag[1].lower() in WITHIN_WORDS else " "))
 
     def _refer(self, role: Any, text: str, target: str, line: int) -> None:
         text = " ".join(text.split())
-        if text and target and text != target and not (role == "link" and _ABSOLUTE.match(target)):
+        if text and target and text != target and not (role == "link" and ABSOLUTE.match(target)):
             self.found.references.append(Reference(role=role, text=text, target=target, line=line))

@@ -6,7 +6,8 @@
    leaves no incomplete corpus. Only the regular files in the folder that ``named.toml`` specifies are
    unpacked, and no file is executed.
 3. :func:`locate_corpus` returns the folder of the corpus whose name or path the user gave.
-4. The name ``ir:ID`` refers to a dataset in the package ir-datasets
+4. The question file of a corpus is part of this package (:func:`write_corpus_questions`).
+5. The name ``ir:ID`` refers to a dataset in the package ir-datasets
    (:mod:`branchrank.corpus.ir_collections`).
 
 Named corpora are stored in the folder ``$BRANCHRANK_CORPORA``, or in the user's data folder if this
@@ -30,6 +31,7 @@ import msgspec
 from branchrank.corpus.ir_collections import PREFIX, dataset_folder
 from branchrank.corpus.package_index import NamedCorpus, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
+from branchrank.io.files import storage_errors, write_bytes
 from branchrank.io.progress import Progress, no_progress
 
 MAX_FILES = 50_000
@@ -42,14 +44,27 @@ def known_corpora() -> dict[str, NamedCorpus]:
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
 
 
+def named_corpus(name: str) -> NamedCorpus:
+    """Return the entry of a corpus in ``named.toml``. Raises :class:`CorpusError` for an unknown ``name``."""
+    known = known_corpora()
+    if name not in known:
+        raise CorpusError(
+            f"there is no named corpus {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
+        )
+    return known[name]
+
+
 class CorpusPlace(NamedTuple):
     """A corpus that can be downloaded.
 
-    ``place`` is the folder of the corpus, or ``None`` if the corpus has not been downloaded.
+    ``place`` is the folder of the corpus, or ``None`` if the corpus has not been downloaded. ``questions``
+    says whether :func:`write_corpus_questions` has questions about it.
     """
 
     name: str
     description: str
+    license: str
+    questions: bool
     place: Path | None
 
 
@@ -61,7 +76,7 @@ def list_corpora() -> list[CorpusPlace]:
             place: Path | None = locate_corpus(name)
         except CorpusError:
             place = None
-        places.append(CorpusPlace(name, corpus.description, place))
+        places.append(CorpusPlace(name, corpus.description, corpus.license, bool(corpus.questions), place))
     return places
 
 
@@ -112,12 +127,7 @@ def add_corpus(name: str, destination: Path | None = None, progress: Progress = 
     """
     if name.startswith(PREFIX):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
-    known = known_corpora()
-    if name not in known:
-        raise CorpusError(
-            f"there is no named corpus {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
-        )
-    entry, target = known[name], destination or corpora_home() / name
+    entry, target = named_corpus(name), destination or corpora_home() / name
     if target.is_dir() and any(target.iterdir()):
         return target
     try:
@@ -143,6 +153,35 @@ def add_corpus(name: str, destination: Path | None = None, progress: Progress = 
             f"cannot write the corpus to {target}: {error.strerror}",
             remedy="set BRANCHRANK_CORPORA to a folder that you can write to",
         ) from error
+    return target
+
+
+def write_corpus_questions(name: str, destination: Path | None = None) -> Path:
+    """Write the questions about a named corpus to a file, and return its path.
+
+    By default, ``destination`` is ``NAME-questions.jsonl`` in the working directory.
+
+    Raises :class:`CorpusError` if there are no questions about the corpus, or if ``destination`` exists and
+    contains something else.
+    """
+    if not named_corpus(name).questions:
+        raise CorpusError(
+            f"BranchRank has no questions about the corpus {name!r}",
+            remedy="choose a corpus with questions: branchrank corpus list",
+        )
+    filename = f"{name}-questions.jsonl"
+    package = Path(__file__).parents[1]
+    places = (package / "examples", package.parent / "examples")  # in a wheel, in a git checkout
+    content = next(path for place in places if (path := place / filename).is_file()).read_bytes()
+    target = destination or Path(filename)
+    with storage_errors(target):
+        if not target.exists():
+            write_bytes(target, content)
+        elif target.read_bytes() != content:
+            raise CorpusError(
+                f"{target} exists and does not contain the questions about {name!r}",
+                remedy=f"move it away: mv {target} {target}.old",
+            )
     return target
 
 

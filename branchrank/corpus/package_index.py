@@ -34,7 +34,9 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
 
     A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
     commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
-    becomes the corpus.
+    becomes the corpus. ``license`` is the SPDX identifier of the documents. ``questions`` is the SHA-256
+    digest of the question file that belongs to the corpus, and ``exclude`` are the patterns of the files that
+    an index for these questions leaves out.
     """
 
     description: str
@@ -45,6 +47,9 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
     size: int = 0
     repository: str = ""
     commit: str = ""
+    license: str = ""
+    exclude: tuple[str, ...] = ()
+    questions: str = ""
 
 
 def fetch_pinned(corpus: NamedCorpus, target: Path, progress: Progress) -> None:

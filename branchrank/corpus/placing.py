@@ -23,8 +23,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from branchrank.corpus.lines import NormalizedLines, decode, normalize, split_lines
-from branchrank.io.files import read_beneath
+from branchrank.corpus.lines import NormalizedLines, normalize
+from branchrank.corpus.reading import document_lines
 from branchrank.records import Record, Span
 
 _PATHS = ("file_path", "path", "source")
@@ -88,7 +88,7 @@ class Places:
         self._lines: dict[str, Sequence[str]] = {}
         for source in sources:
             with contextlib.suppress(OSError):
-                self._lines[source] = split_lines(decode(read_beneath(root, source))[0])
+                self._lines[source] = document_lines(root, source)
         self._taken: set[Span] = set()
         self._last: dict[str, int] = {}
         self._normalized = cache(lambda source: NormalizedLines.of(self._lines[source]))

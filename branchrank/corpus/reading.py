@@ -1,59 +1,149 @@
 """Parse the bytes of one file into a :class:`Document`. The file's suffix determines the reader.
 
-A reader finds the headings, blocks, labels and references in the lines of a file, and returns them as
-:class:`~branchrank.corpus.document.Findings`, from which the document's sections are made. A reader never
-fails: a file whose markup can't be parsed is read as plain text, with one block per paragraph.
+1. A :class:`~branchrank.corpus.document.Reader` turns the bytes of a file into the text whose lines are
+   numbered, and finds the headings, blocks, labels and references in these lines. The document's sections are
+   made from the reader's :class:`~branchrank.corpus.document.Findings`.
+2. A reader never fails: a file whose markup can't be parsed is read as plain text, with one block per
+   paragraph.
+3. An installed package can add a reader with an entry point in the group ``branchrank.readers``. The name of
+   the entry point is the suffix without its dot, such as ``tex``, and its value is a ``Reader``. A suffix can
+   have only one reader.
+
+Whatever needs the lines of a document calls :func:`document_lines`, so that all line numbers agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
-from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Findings, plain_blocks
+from branchrank.corpus.document import ENTRY_SUFFIX, Document, Reader
 from branchrank.corpus.lines import decode, split_lines
-from branchrank.errors import CorpusError
+from branchrank.errors import CorpusError, MissingDependencyError, UsageError
+from branchrank.io.environment import load_installed
+from branchrank.io.files import digest_bytes, digest_of, read_beneath
 
-#: Finds the contents of a file, given the file's path in the corpus and the file's lines.
-Reader = Callable[[str, list[str]], Findings]
-
-
-def _read_rst(source: str, lines: list[str]) -> Findings:
-    from branchrank.corpus.rst_scan import Scanner
-
-    scanner = Scanner(source, lines)
-    scanner.scan()
-    return scanner
+ENTRY_POINTS = "branchrank.readers"
 
 
-def _read_markdown(source: str, lines: list[str]) -> Findings:
-    from branchrank.corpus.markdown import read_markdown
+class _Builtin(NamedTuple):
+    """A built-in reader: the module of its ``READER``, and the package of an extra that the module needs."""
 
-    return read_markdown(source, lines)
+    module: str
+    package: str = ""
+    extra: str = ""
 
 
-def _read_entry(source: str, lines: list[str]) -> Findings:
-    """Read a ``.beir`` file: the title on the first line, then the text."""
-    found = Findings()
-    found.title = " ".join(lines[0].split())
-    found.blocks = plain_blocks(["", *lines[1:]])
-    if found.title and not found.blocks:
-        found.blocks = [Block(kind="prose", text=found.title, line_start=1, line_end=1)]
-        found.title = ""
+#: Suffixes of files that are templates and assets, not documents, in folders such as ``_static``.
+_PAGES = (".html", ".htm", ".xhtml")
+#: The built-in reader of each suffix. A reader's module is imported on first use.
+BUILTIN_READERS: dict[str, _Builtin] = {
+    **dict.fromkeys((".rst", ".rst.inc", ".txt"), _Builtin("rst_scan")),
+    **dict.fromkeys((".md", ".mdx"), _Builtin("markdown")),
+    **dict.fromkeys(_PAGES, _Builtin("html_pages")),
+    **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
+    ".ipynb": _Builtin("notebooks"),
+    **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
+}
+
+
+@cache
+def installed_readers() -> dict[str, EntryPoint]:
+    """Return the entry point of each suffix that installed packages can read.
+
+    Raises :class:`UsageError` for a suffix that has two readers.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        suffix = f".{entry.name.lower()}"
+        other = found.get(suffix)
+        if suffix in BUILTIN_READERS or (other and other.value != entry.value):
+            owner = f"the installed reader {other.value}" if other else "BranchRank"
+            raise UsageError(
+                f"the installed reader {entry.value} reads files that end with {suffix}, but {owner} already "
+                "reads such files",
+                remedy="uninstall the package that provides it, or change the name of its entry point",
+            )
+        found[suffix] = entry
     return found
 
 
-#: The reader of each suffix.
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys((".rst", ".rst.inc", ".txt"), _read_rst),
-    **dict.fromkeys((".md", ".mdx"), _read_markdown),
-    ENTRY_SUFFIX: _read_entry,
-}
-SUFFIXES = tuple(_READERS)
+def suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all readers. The suffixes of built-in readers come first."""
+    return (*BUILTIN_READERS, *installed_readers())
+
+
+def suffix_of(source: str) -> str:
+    """Return the longest suffix of a path that has a reader, or an empty string."""
+    name = source.lower()
+    # Installed packages are looked up only for a suffix that is not built in, because this takes 50 ms.
+    for known in (lambda: BUILTIN_READERS.keys(), lambda: installed_readers().keys()):
+        if found := max(filter(name.endswith, known()), key=len, default=""):
+            return found
+    return ""
+
+
+@cache
+def reader_of(suffix: str) -> Reader:
+    """Return the reader of a suffix.
+
+    Raises :class:`MissingDependencyError` for a reader whose extra is not installed, and :class:`UsageError`
+    for an installed reader that can't be imported.
+    """
+    if builtin := BUILTIN_READERS.get(suffix):
+        if builtin.package and find_spec(builtin.package) is None:
+            purpose = f"reading files that end with {suffix}"
+            raise MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
+        found: Reader = importlib.import_module(f"branchrank.corpus.{builtin.module}").READER
+        return found
+    entry = installed_readers()[suffix]
+    shown = f"the reader {entry.name!r} ({entry.value})"
+    made = load_installed(entry, shown)
+    if not isinstance(made, Reader):
+        raise UsageError(
+            f"{shown} is a {type(made).__name__}, not a Reader",
+            remedy="change the entry point to an instance of branchrank.corpus.document.Reader",
+        )
+    return made
 
 
 def is_document(source: str) -> bool:
-    """Return whether BranchRank can parse files with the suffix of ``source``."""
-    return source.lower().endswith(SUFFIXES)
+    """Return whether the file at the path ``source`` is read as a document."""
+    return bool(suffix_of(source)) and not why_unread(source)
+
+
+def why_unread(source: str) -> str:
+    """Return why a file with a known suffix is not read as a document, or an empty string.
+
+    The reason is the command that installs what its reader needs, or the location of the file.
+    """
+    suffix = suffix_of(source)
+    if suffix in _PAGES and any(folder.startswith("_") for folder in source.split("/")[:-1]):
+        return "below a folder whose name starts with _"
+    return _missing_extra(suffix) if suffix else ""
+
+
+@cache
+def _missing_extra(suffix: str) -> str:
+    try:
+        reader_of(suffix)
+    except MissingDependencyError as error:
+        return error.remedy
+    return ""
+
+
+def _reader(source: str) -> Reader:
+    suffix = suffix_of(source)
+    if not suffix:
+        raise CorpusError(
+            f"cannot read the document {source!r}: its suffix is not one of {', '.join(suffixes())}",
+            remedy="convert the file to Markdown, and give it the suffix .md",
+        )
+    return reader_of(suffix)
 
 
 def read_document(source: str, content: bytes) -> Document:
@@ -62,14 +152,30 @@ def read_document(source: str, content: bytes) -> Document:
     Malformed markup never raises an exception, but is read as plain text. Raises :class:`CorpusError` if
     BranchRank can't parse files with the suffix of ``source``.
     """
-    read = next((read for suffix, read in _READERS.items() if source.lower().endswith(suffix)), None)
-    if read is None:
-        raise CorpusError(
-            f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
-            remedy="convert the file to Markdown, and give it the suffix .md",
-        )
-    text, notes = decode(content)
-    lines = split_lines(text)
-    found = read(source, lines)
-    found.notes = [*notes, *found.notes]
-    return found.document(source, content, len(lines))
+    lines, found = _reader(source).read(source, content)
+    digest = document_digest(source, content)
+    return found.document(source, digest=digest, size=len(content), line_count=len(lines))
+
+
+def document_digest(source: str, content: bytes) -> str:
+    """Return the SHA-256 of a file's bytes and, if it has one, of the version of its reader."""
+    digest = digest_bytes(content)
+    version = _reader(source).version
+    return digest_of([digest, version]) if version else digest
+
+
+def document_text(source: str, content: bytes) -> str:
+    """Return the text of the file with the bytes ``content``. Line numbers are those of this text.
+
+    Raises the same errors as :func:`read_document`. A file without a reader is read as plain text.
+    """
+    suffix = suffix_of(source)
+    return reader_of(suffix).text(content)[0] if suffix else decode(content)[0]
+
+
+def document_lines(root: Path, source: str) -> list[str]:
+    """Return the lines of the document ``source`` below ``root``, without line breaks.
+
+    Raises the same errors as :func:`document_text` and :func:`~branchrank.io.files.read_beneath`.
+    """
+    return split_lines(document_text(source, read_beneath(root, source)))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.corpus.document import Block, BlockKind, Findings, Heading, Label
+from branchrank.corpus.document import Block, BlockKind, Findings, Heading, Label, Reader
 from branchrank.corpus.rst_directives import (
     PAGE_FIELDS,
     READABLE_OPTIONS,
@@ -385,3 +385,13 @@ class Scanner(Findings):
             if line:
                 end = position + 1
         return end
+
+
+def read_rst(source: str, lines: list[str]) -> Findings:
+    """Read an RST file. Malformed content raises no exception."""
+    scanner = Scanner(source, lines)
+    scanner.scan()
+    return scanner
+
+
+READER = Reader(read_rst)

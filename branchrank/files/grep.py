@@ -39,8 +39,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from branchrank.corpus.reading import document_lines
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
-from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
 from branchrank.stores.analyzer import QUESTION_WORDS
 
@@ -240,10 +240,9 @@ class Grep:
     def _lines(self, source: str) -> list[str]:
         """Return a file's lines, or an empty list if the file can't be read safely."""
         try:
-            text = read_beneath(self._root, source).decode("utf-8", "replace")
+            return document_lines(self._root, source)
         except OSError:
             return []
-        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
         """Return a cluster's passage, or ``None`` if the file no longer has the cluster's last line."""

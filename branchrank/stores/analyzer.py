@@ -98,8 +98,8 @@ def _forms(word: str) -> list[str]:
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """Return the text to embed for a chunk: its breadcrumb, followed by its text."""
-    return f"{chunk.breadcrumb}\n{chunk.text}"
+    """Return the text to embed for a chunk: its breadcrumb (if it has one), followed by its text."""
+    return f"{chunk.breadcrumb}\n{chunk.text}" if chunk.breadcrumb else chunk.text
 
 
 def chunk_terms(chunk: Chunk) -> str:

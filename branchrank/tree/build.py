@@ -5,7 +5,8 @@
    folder is the folder that contains it. A folder therefore has a node only if the folder or one of its
    subfolders contains a document that is in no toctree.
 2. The children of a document are its sections, then the documents in its toctrees, in toctree order. The
-   children of a folder are sorted by name.
+   children of a folder are sorted by their first position in a navigation file of the corpus
+   (:mod:`branchrank.corpus.navigation`), then by name.
 3. The depth of a node is one more than the depth of its parent. A breadcrumb starts with the document's
    title. Breadcrumbs omit the nodes above the document, because these nodes can change when the toctrees of
    other documents change.
@@ -42,7 +43,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from branchrank.corpus.document import Block, Document, Section, breadcrumbs
-from branchrank.corpus.reading import SUFFIXES
+from branchrank.corpus.reading import suffixes
 from branchrank.records import Node, Record
 
 ROOT_ID = "/"
@@ -90,6 +91,7 @@ class Outline:
         parents, self.notes = toctree_parents(documents)
         self._titles = {ROOT_ID: corpus_name}
         self._titles |= {document.source: document.title for document in documents}
+        self._order = {each.source: each.order for each in documents if each.order is not None}
         self._children: defaultdict[str, list[str]] = defaultdict(list)
         for source, parent in parents.items():
             self._children[parent].append(source)
@@ -103,9 +105,13 @@ class Outline:
                 identifier = ROOT_ID if folder == PurePosixPath(".") else f"{folder}/"
                 self._titles.setdefault(identifier, folder.name)
                 below[identifier].add(child)
+                if child in self._order:
+                    first = min(self._order[child], self._order.get(identifier, self._order[child]))
+                    self._order[identifier] = first
                 child = identifier
         for identifier, children in below.items():
-            self._children[identifier].extend(sorted(children))
+            ordered = sorted(children, key=lambda child: (self._order.get(child, len(self._titles)), child))
+            self._children[identifier].extend(ordered)
 
     def nodes(self, page_of: Callable[[str], Page]) -> Iterator[Node]:
         """Yield every node in pre-order. ``page_of`` is called once for each document, in pre-order."""
@@ -296,7 +302,7 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
 def _names(documents: Sequence[Document]) -> dict[str, str]:
     """Return a dictionary that maps the path of each document, with and without its suffix, to its source."""
     names = {document.source: document.source for document in documents}
-    for suffix in SUFFIXES:
+    for suffix in suffixes():
         for document in documents:
             if document.source.lower().endswith(suffix):
                 names.setdefault(document.source[: -len(suffix)], document.source)

@@ -28,8 +28,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from branchrank.corpus.document import Block, Document, Heading, finish_sections
-from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.reading import read_document
+from branchrank.corpus.lines import split_lines
+from branchrank.corpus.reading import document_text, read_document
 from branchrank.errors import InputError
 from branchrank.io.files import NOT_JSON
 from branchrank.records import Node, Record
@@ -86,7 +86,7 @@ def export_document(
     document: Document, content: bytes, *, summaries: Mapping[str, str] | None = None, with_text: bool = True
 ) -> PageIndexDocument:
     """Return the PageIndex tree of a document. ``summaries`` maps section ids to summaries."""
-    text, _ = decode(content)
+    text = document_text(document.source, content)
     lines = split_lines(text)
     headed = {
         index: _title_line(heading, lines)
@@ -139,7 +139,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
     read = read_document(source, content)
     entries = list(_pre_order(tree.structure))
     _check_lines(entries, read)
-    text, _ = decode(content)
+    text = document_text(source, content)
     notes = []
     if tree.line_count != text.count("\n") + 1:
         notes.append(

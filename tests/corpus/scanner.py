@@ -1,4 +1,4 @@
-"""Finds the prose of raw RST and Markdown files, sharing no code with the readers.
+"""Finds the prose of raw files, sharing no code with the readers.
 
 It looks at lines and characters only and knows as little as it can: what is certainly markup (directive
 heads, options, targets, comments, URLs, tags, front matter) is blanked out, what is left are words, each
@@ -45,6 +45,13 @@ def prose_words(source: str, content: bytes) -> list[Word]:
     lines = raw_lines(content)
     if source.lower().endswith((".md", ".mdx")):
         return list(_markdown_words(lines, mdx=source.lower().endswith(".mdx")))
+    if source.lower().endswith(".adoc"):  # only the words that tests put in places where a person reads them
+        return [word for word in _located("\n".join(lines), 1) if re.fullmatch(r"word\d+", word.text)]
+    if source.lower().endswith(".html"):
+        hidden = re.sub(
+            r"(?s)<!--.*?-->|<(script|style|nav|title)\b.*?</\1>|<[^<>]*>|&\w+;", _blanked, "\n".join(lines)
+        )
+        return list(_located(hidden, 1))
     return list(_rst_words(lines))
 
 
@@ -83,6 +90,10 @@ def misplaced(source: str, content: bytes, chunks: Sequence[Chunk]) -> list[str]
         if 0 < in_file[word] < number and word not in _VERSION_PHRASES:
             problems.append(f"{source}:0:{word}: {in_file[word]} in the file, {number} in all chunks")
     return problems
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return " " + "\n" * match[0].count("\n")
 
 
 def _words_in(text: str) -> list[str]:

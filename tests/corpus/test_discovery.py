@@ -27,7 +27,7 @@ def test_documents_come_in_the_order_of_their_sources(tmp_path: Path) -> None:
     assert [file.source for file in found.files] == [
         "UP.RST", "a-b.md", "a.txt", "a/b/c.mdx", "a/z.md", "b.rst", "x.rst.inc",
     ]  # fmt: skip
-    assert found.notes == ()
+    assert found.notes == ("indexed 7; skipped 2: 1 .py, 1 without a suffix",)
     assert found.files[0].size == 5
     assert found.files[0].mtime_ns == (tmp_path / "UP.RST").stat().st_mtime_ns
 
@@ -50,7 +50,10 @@ def test_links_are_not_followed_regardless_of_their_target(tmp_path: Path) -> No
     (root / "folder").symlink_to(tmp_path)
     found = discover(root)
     assert [file.source for file in found.files] == ["a.md", "sub/b.md"]
-    assert [note.split(":")[0] for note in found.notes] == [
+    assert found.notes[0].startswith(
+        "indexed 2; skipped 5: 3 without a suffix (it is a symbolic link), 2 .md"
+    )
+    assert [note.split(":")[0] for note in found.notes[1:]] == [
         "'folder'", "'loop'", "'out.md'", "'self.md'", "'sub/up'",
     ]  # fmt: skip
     assert all("a symbolic link" in note for note in found.notes)
@@ -60,7 +63,10 @@ def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "a.md", os.fsdecode(b"bad\xff.md"))
     found = discover(tmp_path)
     assert [file.source for file in found.files] == ["a.md"]
-    assert found.notes == ("'bad\\udcff.md': skipped because its name is not UTF-8",)
+    assert found.notes == (
+        "indexed 1; skipped 1: 1 .md (its name is not UTF-8)",
+        "'bad\\udcff.md': skipped because its name is not UTF-8",
+    )
 
 
 def test_a_huge_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

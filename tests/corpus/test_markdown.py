@@ -325,3 +325,12 @@ def test_hostile_repetition_is_parsed_completely(text: str, suffix: str) -> None
     document = read(text, f"a.{suffix}")
 
     assert document.sections[0].line_end == document.line_count
+
+
+def test_attribute_lists_are_no_text_and_their_ids_are_labels() -> None:
+    headings = "# A {: #top .x }\n\n## B {.y} {#b2}\n\n"
+    document = read(headings + "[l](m.md){: target=_blank } `{: #no }` `c`{.py}.\n{: #para }\n\n{x}\n")
+    assert [(s.title, s.labels) for s in document.sections] == [("A", ("top", "a")), ("B", ("b2", "b"))]
+    assert [block.text for block in document.sections[1].blocks] == ["B", "l {: #no } c.", "{x}"]
+    assert ("para", 6) in [(label.name, label.line) for label in document.labels]
+    assert "no" not in [label.name for label in document.labels]

@@ -9,12 +9,14 @@ import os
 import subprocess
 import tarfile
 import threading
+import tomllib
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.commands import ROOT, invoke
 
 from branchrank.corpus.named import (
     add_corpus,
@@ -22,10 +24,12 @@ from branchrank.corpus.named import (
     known_corpora,
     locate_corpus,
     unpack_folder,
+    write_corpus_questions,
 )
 from branchrank.corpus.package_index import NamedCorpus
 from branchrank.errors import CorpusError
 from branchrank.io.progress import Progress, no_progress
+from branchrank.questions.question_files import load_questions
 
 FILENAME = "pack-1.0.tar.gz"
 
@@ -275,3 +279,51 @@ def test_every_known_corpus_is_pinned() -> None:
         assert all(pins)
         assert len(pins[0]) in (40, 64)
         assert corpus.description
+        assert corpus.license
+
+
+def test_corpus_add_writes_the_questions_and_names_the_next_commands(
+    tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lxml = entry(license="MIT", exclude=("changes-*",), questions="0")
+    monkeypatch.setattr("branchrank.corpus.named.known_corpora", lambda: {"lxml": lxml, "pack": entry()})
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name, value in index(f"http://{site[1]}/simple").items():
+        monkeypatch.setenv(name, value)
+
+    done = invoke("corpus", "add", "lxml", "--questions", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"lxml: {tmp_path / 'home' / 'lxml'}",
+        "license: MIT",
+        "questions: lxml-questions.jsonl",
+        "",
+        "next:",
+        "  branchrank index lxml --data-dir data/lxml --embedder all-MiniLM-L6-v2 --exclude 'changes-*'",
+        "  branchrank benchmark --data-dir data/lxml --questions lxml-questions.jsonl",
+    ]
+    written = tmp_path / "lxml-questions.jsonl"
+    assert written.read_bytes() == (ROOT / "examples" / "lxml-questions.jsonl").read_bytes()
+    assert invoke("corpus", "add", "lxml", "--questions", "--quiet").stdout == done.stdout
+
+    written.write_text("my own")
+    refused = invoke("corpus", "add", "lxml", "--questions", "--quiet")
+    assert refused.exit_code == CorpusError.exit_code
+    assert "lxml-questions.jsonl exists" in refused.stderr
+    assert written.read_text() == "my own"
+    without = invoke("corpus", "add", "pack", "--questions", "--quiet")
+    assert without.exit_code == CorpusError.exit_code
+    assert not (tmp_path / "home" / "pack").exists()
+
+
+def test_the_questions_about_named_corpora_are_the_pinned_ones(tmp_path: Path) -> None:
+    pinned = {name: corpus.questions for name, corpus in known_corpora().items() if corpus.questions}
+    assert set(pinned) >= {"django", "lxml", "sqlalchemy", "werkzeug"}
+    included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    for name, digest in pinned.items():
+        path = write_corpus_questions(name, tmp_path / name)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        assert sum(question.answerable for question in load_questions(path)) >= 40
+        file = f"examples/{name}-questions.jsonl"
+        assert included["wheel"]["force-include"][file] == f"branchrank/{file}"

@@ -82,6 +82,39 @@ MARKDOWN = [
     "{} &amp; {} &lt;",
     "- [ ] {}\n- [x] {}",
 ]
+HTML = [
+    "<h1 id=a>{}</h1>\n<p>{} <b>{}</b>{} <a href='b.html#c'>{}\n{}</a>.",
+    "<h2>{}</h2><p>{}</p><h2>{}</h2>",
+    "<h3>{}\n{}</h3> {}<p>{}",
+    "<section id=s>\n<h2><a id=x></a>{}</h2>{}</section>",
+    "<ul><li>{}\n<li><p>{}</p><ul><li>{}</ul></ul>",
+    "<table><tr><th>{}<th>{}</tr>\n<tr><td><p>{}</p></td>\n<td>{}</td></tr></table>",
+    "<pre>{}\n  <span>{}</span> &lt;\n\n{}</pre>{}",
+    "<dl><dt id=f>{}</dt><dd>{}</dd></dl>",
+    "{}<br>{} <i>{}</p></div> {}",
+    "<h1></h1><p>{}",
+    "<nav>hidden</nav><script>x < y</script><!-- hidden -->{}",
+    "<p>{} &amp; {} < {} <unknown a=b>",
+    "<title>page</title>",
+    "<blockquote><h4>{}</blockquote>{}",
+]
+ASCIIDOC = [
+    "= {}\n:attribute: value\n\n{} *{}* _{}_ `{} {}` link:b.html[{}] xref:c.adoc#d[{}\n{}] <<id,{}>>.",
+    "[[label]]\n== {} ==\n\n{}\n// comment\n{}",
+    "{}{}\n-----------\n{}",
+    "[#label.role,opts=x]\n=== `{}`\n{}",
+    "[discrete]\n== {}",
+    "* {}\n  {}\n** {}\n+\n----\n{}\n\n  {}\n----\n. {}",
+    "{}:: {}\n{}::\n  {}",
+    "[source,python]\n----\n{} = {}\n== {}\n----\n{}",
+    "....\n{}\n....\n```js\n{}\n```\n",
+    "////\nhidden\n////\n.{}\n====\nNOTE: {}\n====",
+    "|===\n| {} | {}\n\n2+| {}\na| {} +\n{}\n|===",
+    "include::hidden[]\nimage::hidden.png[{}]\nkbd:[{}] footnote:[{}] https://example.org[{}] {}",
+    "  {}\n    {}\n\n{}\n'''\n<<<\n{}",
+    "++++\n<b>{}</b>\n++++\n--\n{}\n--",
+    "{} *unclosed {} `unclosed {} <<unclosed {}",
+]
 
 
 def _filled(template: str, numbers: count[int]) -> str:
@@ -129,12 +162,30 @@ def test_no_word_of_odd_markdown_is_lost(content: bytes, target: int, mdx: bool)
     assert problems_of(f"guide/page.{'mdx' if mdx else 'md'}", content, target_tokens=target) == []
 
 
+@ODD
+@given(files(HTML, (("<div>\n", ""), ("<main>\n", ""))), st.integers(12, 60))
+def test_no_word_of_odd_html_is_lost(content: bytes, target: int) -> None:
+    assert problems_of("guide/page.html", content, target_tokens=target) == []
+
+
+ODD_SOURCES = ["a.rst", "a.md", "a.mdx", "a.html", "a.ipynb", "a.adoc", "a.text"]
+
+
+@ODD
+@given(files(ASCIIDOC, (("====\n", ""), ("* ", ""))), st.integers(12, 60))
+def test_no_word_of_odd_asciidoc_is_lost(content: bytes, target: int) -> None:
+    assert problems_of("guide/page.adoc", content, target_tokens=target) == []
+
+
 MARKUP = st.text(st.sampled_from("ab1 \n\n\t`*_|:.=-~#>[](){}<>!+\\\"'&/^$@%,;\r\0é漢"), max_size=200)
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
 @example(b"\n\r", "a.rst")
-@given(st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)), st.sampled_from(["a.rst", "a.md", "a.mdx"]))
+@given(
+    st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)),
+    st.sampled_from(ODD_SOURCES),
+)
 def test_any_bytes_have_a_partition(content: bytes, source: str) -> None:
     assert problems_of(source, content, target_tokens=10, scan=False) == []
 
@@ -142,10 +193,13 @@ def test_any_bytes_have_a_partition(content: bytes, source: str) -> None:
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([*RST, *MARKDOWN]), st.sampled_from(["\n", "\n\n", "\n  ", "\n\t"])),
+        st.tuples(
+            st.sampled_from([*RST, *MARKDOWN, *HTML, *ASCIIDOC]),
+            st.sampled_from(["\n", "\n\n", "\n  ", "\n\t"]),
+        ),
         max_size=8,
     ),
-    st.sampled_from(["a.rst", "a.md", "a.mdx"]),
+    st.sampled_from(ODD_SOURCES),
 )
 def test_run_together_constructs_have_a_partition(parts: list[tuple[str, str]], source: str) -> None:
     numbers = count(100)

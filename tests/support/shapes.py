@@ -185,6 +185,17 @@ _OWN = {
     "words-line": Shape("words-line", "page.md", "", "The quick brown fox jumps. ", "\n"),
     "words-lines": Shape("words-lines", "page.md", "", "The quick brown fox jumps over the lazy dog.\n", ""),
     "words-rst": Shape("words-rst", "page.rst", "", "The quick brown fox jumps. ", "\n"),
+    "html-elements": Shape("html-elements", "page.html", "<main>", "<ul id=a><li><a href=b>c</a><h2>d\n", ""),
+    "html-line": Shape("html-line", "page.html", "", "<h2>a</h2><p>b</p>", "\n"),
+    "asciidoc-cells": Shape("asciidoc-cells", "page.adoc", "|===\n", "|a", "\n"),
+    "asciidoc-blocks": Shape("asciidoc-blocks", "page.adoc", "", "----\n-----\n<<a,link:a[\n", ""),
+    "notebook-line": Shape(
+        "notebook-line",
+        "page.ipynb",
+        '{"nbformat": 4, "cells": [{"cell_type": "markdown", "source": "',
+        "# a\\n",
+        '"}]}',
+    ),
     "words-entry": Shape("words-entry", "entry.beir", "", "The quick brown fox jumps. ", "\n"),
     "long-word-crumb": Shape("long-word-crumb", "page.md", "# " + "😀" * 2000 + "\n\n", "a b c\n", ""),
 }  # fmt: skip

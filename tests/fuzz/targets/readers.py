@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from corpus.invariants import problems_of
 from support.worlds import PAGES
 
+from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.reading import read_document
 from branchrank.questions.mining import mine_questions
 from branchrank.tree.build import build_nodes
@@ -158,6 +161,70 @@ Deeper
 end
 """
 ENTRY = b"A title\nFirst line.\n\nSecond paragraph.\n"
+HTML = b"""<!doctype html><meta charset="latin1"><title>Tea</title>
+<nav><a href=a.html>menu</a></nav>
+<main><h1 id=tea>Tea<a class=headerlink href="#tea">\xc2\xb6</a></h1>
+<p>A <b>kettle</b> &amp; a <a href="b.html#x">link</a><br>more <img alt='pot' src=x></p>
+<ul><li>one<li><p>two</p></ul><h2>Two</h2><p>text</p>
+<table><tr><th>a<td>b</tr></table><pre>code
+  <span>more</span></pre><aside>note</aside></main><footer>end</footer>
+"""
+ASCIIDOC = b"""= Tea
+:icon: font
+
+Fill the *kettle* with `water`, see xref:b.adoc#x[the page] or <<leaves,below>>.
+
+[[leaves]]
+== Leaves
+* one
+** two
++
+[source,sh]
+----
+brew --now
+----
+
+|===
+|a 2+|b
+|===
+
+Old
+~~~
+term:: text
+image::x.png[pot]
+////
+hidden
+////
+++++
+<b>raw</b>
+++++
+"""
+NOTEBOOK = b"""{"nbformat": 4, "metadata": {}, "cells": [
+ {"cell_type": "markdown", "source": ["# Tea\\n", "\\n", "A [link](b.md)"]},
+ {"cell_type": "code", "outputs": [{"text": ["x"]}], "source": "a = 1\\nb = \\"\\u00e9\\""},
+ {"source": ["## Two\\n"], "cell_type": "markdown"}]}
+"""
+NAVIGATION = {
+    "mkdocs.yml": b"site_name: !ENV x\nnav:\n  - a.md\n  - Two: [b.md, {Three: &c c.md}, *c]\n",
+    "sidebars.js": b"// x\nexport default {a: ['a', {type:'category', items: [\"b\", {Old: ['c']}],}]};\n",
+    "sidebars.json": b'{"docs": ["a", {"type": "category", "link": {"id": "b"}, "items": ["c"]}]}',
+    "SUMMARY.md": b"# Summary\n\n- [A](a.md)\n    - [B](<b.md>)\n1. C\n   * [C](c.md#x)\n",
+}
+
+
+def navigation(name: str, content: bytes) -> None:
+    """Read the tree of a corpus of three pages with a navigation file."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder, "docs")
+        root.mkdir()
+        for page in ("a.md", "b.md", "c.md"):
+            (root / page).write_text("text\n")
+        (root if name.endswith(".md") else root.parent).joinpath(name).write_bytes(content)
+        corpus = load_corpus(root)
+        nodes, _ = build_nodes(corpus.documents, "corpus")
+        lines = {document.source: document.line_count for document in corpus.documents}
+        problems = check_nodes(nodes, lines)
+        require(not problems, "; ".join(problems[:3]))
 
 
 def read(source: str, content: bytes) -> None:
@@ -194,6 +261,13 @@ TARGETS = (
     Target("mdx", partial(read, "guide/a.mdx"), seeds(MDX, MARKDOWN, *_PAGES)),
     Target("rst", partial(read, "guide/a.rst"), seeds(RST, *_PAGES)),
     Target("txt", partial(read, "guide/a.txt"), seeds(RST, *_PAGES)),
+    Target("html", partial(read, "guide/a.html"), seeds(HTML, *_PAGES)),
+    Target("asciidoc", partial(read, "guide/a.adoc"), seeds(ASCIIDOC, *_PAGES)),
+    Target("notebook", partial(read, "guide/a.ipynb"), seeds(NOTEBOOK)),
+    *(
+        Target(f"navigation-{name}", partial(navigation, name), seeds(content))
+        for name, content in NAVIGATION.items()
+    ),
     Target("beir-entry", partial(read, "a.beir"), seeds(ENTRY, MARKDOWN)),
     Target("pageindex-json", pageindex, _trees),
 )
