@@ -30,7 +30,12 @@ Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 #: The default random seed of every draw.
 SEED = 42
+#: The source of a hit whose text is at no place of the corpus, or at several places.
+UNPLACED = "unplaced"
 _AS_TEXT: Any = msgspec.UNSET
+#: The ``llm`` of a predictor that uses no LLM, and of one that does not say what it uses.
+NO_LLM = "none"
+NOT_REPORTED = "not reported"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +98,13 @@ class Node(Record, frozen=True, kw_only=True):
         return Span(source=self.source, line_start=self.line_start, line_end=self.own_line_end)
 
 
-class Chunk(Record, frozen=True, kw_only=True):
-    """A piece of text from one node's own span.
+class Chunk(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of text from one document.
 
     Each chunk has one vector. ``id`` is ``<node id>@<n>``, where ``n`` numbers the chunks of the node from 1.
+    A chunk from the default chunker is inside one node's own span. If a chunk overlaps the own spans of
+    several nodes, ``node_ids`` contains all of these nodes in line order, and ``node_id`` is the node with
+    which the chunk shares the most lines (the first of them, if several share the most).
     """
 
     id: str
@@ -106,6 +114,7 @@ class Chunk(Record, frozen=True, kw_only=True):
     line_end: int
     breadcrumb: str
     text: str
+    node_ids: tuple[str, ...] = ()
 
     @property
     def span(self) -> Span:
@@ -240,6 +249,22 @@ class Hit(Record, frozen=True, kw_only=True):
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
+class Passage(Record, frozen=True, kw_only=True):
+    """A text that your own retriever returned, before BranchRank has found its lines in the corpus.
+
+    ``source`` is the document, if the retriever knows it: a path relative to the corpus, another path to the
+    file, a ``file:`` URL, or a file name that occurs once in the corpus. If the retriever also knows the
+    lines, they decide between several places with the same text.
+    """
+
+    text: str
+    source: str | None = None
+    line_start: int | None = None
+    line_end: int | None = None
+    score: float = 0.0
+    id: str = ""
+
+
 class StageTrace(Record, frozen=True, kw_only=True):
     """The ranked list that one stage produced for one query, best first.
 
@@ -277,6 +302,31 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
     replayed: bool = False
 
 
+class LLMUse(Record, frozen=True, kw_only=True):
+    """An LLM call of your own predictor, which returns it in an :class:`Answer`.
+
+    ``reported`` is false if the token counts are estimates. ``outcome`` is ``"ok"`` or the name of an error.
+    """
+
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    reported: bool = True
+    latency_ms: float = 0.0
+    outcome: str = "ok"
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """The answer of your own predictor to one query, with the LLM calls that it made.
+
+    A predictor that returns only a list of hits reports no calls.
+    """
+
+    hits: Sequence[Hit | Passage | str]
+    calls: Sequence[LLMUse] = ()
+
+
 class Retrieval(Record, frozen=True, kw_only=True):
     """The result of one query: the hits (best first), and the trace and the time of each stage.
 
@@ -285,10 +335,12 @@ class Retrieval(Record, frozen=True, kw_only=True):
     branch's list before the list was cut. ``notices`` are messages for the user about the hits.
     ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the whole
     corpus was searched. ``removed`` is the number of hits that were removed because they overlap an excluded
-    span. For a system, these are the different entries among the first k of its branches' lists.
+    span. For a system, these are the different entries among the first k of its branches' lists. ``passages``
+    maps the rank of each hit whose lines are not known to what the predictor returned.
     """
 
     hits: tuple[Hit, ...]
+    passages: dict[int, Passage] = msgspec.field(default_factory=dict)
     trace: tuple[StageTrace, ...] = ()
     stage_ms: dict[str, float] = msgspec.field(default_factory=dict)
     calls: tuple[LLMCall, ...] = ()

@@ -158,11 +158,19 @@ class GivenChunk(Chunk, frozen=True, kw_only=True):
     breadcrumb: str = ""
 
     def completed(self, tree: Tree) -> Chunk:
-        """Return the chunk. An empty breadcrumb is replaced with that of the first section on its lines."""
+        """Return the chunk with the sections on its lines, and with their first breadcrumb if it has none.
+
+        A ``node_id`` of the tree is kept.
+        """
         fields = msgspec.structs.asdict(self)
+        found = tree.overlapping(self.span)
         if not self.breadcrumb:
-            nodes = [*tree.overlapping(self.span), tree.file_node(self.source)]
+            nodes = [*found, tree.file_node(self.source)]
             fields["breadcrumb"] = nodes[0].breadcrumb if nodes[0] else ""
+        spans = {node.id: node.own_span for node in sorted(found, key=lambda node: node.line_start or 0)}
+        if spans and self.node_id not in tree.nodes:
+            fields["node_id"] = max(spans, key=lambda each: self.span.overlap(spans[each] or self.span))
+        fields["node_ids"] = tuple(spans) if len(spans) > 1 else ()
         return Chunk(**fields)
 
 

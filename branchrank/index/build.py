@@ -29,7 +29,9 @@ from pathlib import Path
 
 import numpy as np
 
+from branchrank.corpus.chunkers import check_chunker, chunker_version
 from branchrank.corpus.loading import discover
+from branchrank.corpus.navigation import navigation_digest
 from branchrank.embedders import on_server, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
@@ -101,11 +103,12 @@ class _Build:
     """One build of an index. ``seconds`` maps each finished stage to its wall time in seconds."""
 
     def __init__(self, workspace: WorkspaceFolder, progress: Progress) -> None:
-        """Open the model. An empty corpus or an unsuitable model is an error before any work."""
+        """Open the model. An empty corpus or an unsuitable chunker or model is an error before any work."""
         self.workspace = workspace
         self.settings = workspace.index_settings
         self.progress = progress
         self.seconds: dict[str, float] = {}
+        check_chunker(self.settings)
         with self.timed("discover"):
             discover(workspace.corpus_root, workspace.exclude)
         with self.timed("model"):
@@ -160,7 +163,7 @@ class _Build:
             distance = measure_distance(workspace, embedder, exact, nodes)
         collection = self.store(generation, contents, exact, nodes)
         of_documents = {document.source: document.digest for document in contents.corpus.documents}
-        write_documents(generation, contents.files, of_documents)
+        write_documents(generation, contents.files, of_documents, navigation_digest(workspace.corpus_root))
         with self.timed("digests"):
             digests = file_digests(generation)
             # Chroma's database file changes whenever it is opened, so its digest is not recorded.
@@ -240,6 +243,7 @@ class _Build:
             nodes=counts[1],
             digests=digests,
             distance=distance,
+            chunker=chunker_version(self.settings.chunker),
         )
 
 

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from branchrank.corpus.chunkers import Chunker, chunks_of, lines_to_chunk, open_chunker
 from branchrank.corpus.chunking import chunk_document, token_counter
 from branchrank.corpus.document import Document, without_content
 from branchrank.corpus.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
 from branchrank.embedders import Embedder
 from branchrank.embedders.protocol import Vectors
-from branchrank.errors import CorpusError
+from branchrank.errors import CorpusError, UsageError
 from branchrank.execution import Executor
 from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
@@ -32,7 +33,7 @@ from branchrank.index.records_file import RecordLines, encoded
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress
 from branchrank.records import Chunk, Node, Record
-from branchrank.settings import Bm25Settings
+from branchrank.settings import SECTIONS, Bm25Settings
 from branchrank.stores.analyzer import Analyze, analyzer, chunk_terms, node_terms
 from branchrank.stores.bm25 import TokenCounts, count_tokens, merged
 from branchrank.tree.build import Outline, Page, draft_page
@@ -79,6 +80,7 @@ class ReadTask(Record, frozen=True, kw_only=True):
     """
 
     root: str
+    chunker: str
     chunk_tokens: int
     chunk_overlap: int
     chunk_limit: int
@@ -94,9 +96,10 @@ class ReadTask(Record, frozen=True, kw_only=True):
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
         """Yield a function that reads a shard and returns an iterator over this one :class:`Shard`."""
-        yield lambda sources: iter([self.read(sources)])
+        chunker = open_chunker(self.chunker, min(self.chunk_tokens, self.chunk_limit), self.chunk_overlap)
+        yield lambda sources: iter([self.read(sources, chunker)])
 
-    def read(self, sources: Sequence[str]) -> Shard:
+    def read(self, sources: Sequence[str], chunker: Chunker | None) -> Shard:
         """Read the documents of a shard, and add a note for each document that can't be read."""
         documents: list[Document] = []
         notes: list[str] = []
@@ -108,7 +111,12 @@ class ReadTask(Record, frozen=True, kw_only=True):
             if self.with_nodes:
                 page = draft_page(document)
                 pages.append((msgspec.msgpack.encode(page), _count(page.nodes, analyze)))
-            if self.with_chunks:
+            if chunker is not None:
+                lines = lines_to_chunk(Path(self.root), document)
+                found, lost = chunks_of(document, lines, chunker, self.chunker)
+                chunks += found
+                notes += lost
+            elif self.with_chunks:
                 chunks += chunk_document(
                     document,
                     target_tokens=self.chunk_tokens,
@@ -136,15 +144,22 @@ def read_contents(
     # makes the index stale.
     found = discover(root, workspace.exclude)
     settings = workspace.index_settings
+    given = workspace.given("chunks")
+    if given is not None and settings.chunker != SECTIONS:
+        raise UsageError(
+            f"the chunker {settings.chunker} has no effect, because the chunks are those of {given}",
+            remedy="remove `chunks` from branchrank.toml, or use the chunker sections",
+        )
     task = ReadTask(
         root=str(root),
+        chunker=settings.chunker,
         chunk_tokens=settings.chunk_tokens,
         chunk_overlap=settings.chunk_overlap,
         # The model adds one token at each end of a text, so two tokens are subtracted from the model's limit.
         chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
         with_nodes=workspace.given("nodes") is None,
-        with_chunks=workspace.given("chunks") is None,
+        with_chunks=given is None,
     )
     sources = [file.source for file in found.files]
     divided = [sources[start : start + DOCUMENTS] for start in range(0, len(sources), DOCUMENTS)]
@@ -158,6 +173,9 @@ def read_contents(
     nodes, node_tokens, tree_notes = _nodes(workspace, corpus, shards)
     chunks, chunk_tokens = _chunks(workspace, corpus, shards, nodes)
     if not any(map(len, chunks)):
+        if settings.chunker != SECTIONS:
+            message = f"the chunker {settings.chunker} made no chunks from the documents of the corpus {root}"
+            raise CorpusError(message, remedy="choose another --chunker")
         raise CorpusError(
             f"the documents of the corpus {root} contain no text", remedy="add a document with text"
         )

@@ -17,12 +17,16 @@ from stat import S_ISREG
 import msgspec
 
 from branchrank.corpus.loading import CorpusFile, examine, walk, without_documents
+from branchrank.corpus.navigation import navigation_digest
+from branchrank.corpus.reading import document_digest
 from branchrank.index.manifest import read_record
-from branchrank.io.files import digest_file, write_bytes
+from branchrank.io.files import read_beneath, write_bytes
 from branchrank.records import Record
 
 DOCUMENTS = "documents.json"
 MODIFIED = "modified.json"
+#: Contains the digest of the navigation files that are not documents. Missing if there are none.
+NAVIGATION = "navigation.json"
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
@@ -33,8 +37,10 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
     digest: str
 
 
-def write_documents(generation: Path, files: Sequence[CorpusFile], digests: Mapping[str, str]) -> None:
-    """Write the lists of documents and of modification times.
+def write_documents(
+    generation: Path, files: Sequence[CorpusFile], digests: Mapping[str, str], navigation: str
+) -> None:
+    """Write the lists of documents and of modification times, and the digest of the navigation files.
 
     ``digests`` maps each document that could be read to its digest.
     """
@@ -42,6 +48,8 @@ def write_documents(generation: Path, files: Sequence[CorpusFile], digests: Mapp
         CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, "")) for file in files
     ]
     write_bytes(generation / DOCUMENTS, msgspec.json.encode(entries))
+    if navigation:
+        write_bytes(generation / NAVIGATION, msgspec.json.encode(navigation))
     write_bytes(generation / MODIFIED, msgspec.json.encode({file.source: file.mtime_ns for file in files}))
 
 
@@ -60,7 +68,7 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
     documents = 0
     new: list[str] = []
     changed: list[str] = []
-    for source, found in walk(root, exclude, notes=[]):
+    for source, found in walk(root, exclude, skipped=[]):
         entry = gone.get(source)
         if entry is None:
             if isinstance(examine(root, source), CorpusFile):
@@ -72,17 +80,24 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
             documents += 1
             del gone[source]
             moved = file.mtime_ns != modified_ns.get(source)
-            if file.size != entry.size or (moved and digest_file(root / source) != entry.digest):
+            if file.size != entry.size or (moved and _digest(root, source) != entry.digest):
                 changed.append(source)
     if not documents and not new:
         raise without_documents(root)
     changes = [f"{source} is new" for source in sorted(new)]
     changes += [f"{source} is gone" for source in sorted(gone)]
     changes += [f"{source} has changed" for source in sorted(changed)]
+    place = generation / NAVIGATION
+    if navigation_digest(root) != (read_record(place, str) if place.exists() else ""):
+        changes.append("its navigation file (mkdocs.yml or sidebars) has changed")
     if not changes:
         return ""
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _digest(root: Path, source: str) -> str:
+    return document_digest(source, read_beneath(root, source))
 
 
 def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:

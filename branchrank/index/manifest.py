@@ -30,6 +30,7 @@ from branchrank.errors import ArtifactError
 from branchrank.io.files import (
     NOT_JSON,
     digest_file,
+    digest_of,
     digest_stream,
     open_file,
     read_file,
@@ -80,7 +81,9 @@ class Manifest(Record, frozen=True, kw_only=True):
     the user's chunks file, the user's nodes file and the adoption record, and an empty string for a file that
     was not used. ``chroma`` is ``embedded`` for
     a Chroma collection in the index, the server's URL for a collection on a Chroma server, and empty if there
-    is no collection. ``digests`` maps the index's files to their SHA-256 digests.
+    is no collection. ``digests`` maps the index's files to their SHA-256 digests. ``chunker`` identifies the
+    code of a chunker of another package or of the user
+    (:func:`~branchrank.corpus.chunkers.chunker_version`).
     """
 
     schema_version: int
@@ -98,6 +101,15 @@ class Manifest(Record, frozen=True, kw_only=True):
     chunks: int
     digests: dict[str, str]
     distance: DistanceCalibration
+    chunker: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The digest of the manifest, which is the same as in versions that had only the default chunker."""
+        fields = msgspec.to_builtins(self) | {"settings": self.settings.table}
+        if not self.chunker:
+            del fields["chunker"]
+        return digest_of(fields)
 
 
 class BuildReport(Record, frozen=True, kw_only=True):

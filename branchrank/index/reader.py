@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from branchrank.corpus.chunkers import chunker_version
 from branchrank.embedders import Embedder, check_name, open_embedder
 from branchrank.embedders.fake import NONE
 from branchrank.embedders.protocol import model_changed
@@ -45,7 +46,7 @@ from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_cr
 from branchrank.io import Closing
 from branchrank.io.files import digest_file, digest_of, only_writer_beneath, reading_errors, storage_errors
 from branchrank.records import Chunk, Node, Record
-from branchrank.settings import Bm25Settings, IndexSettings
+from branchrank.settings import SECTIONS, Bm25Settings, IndexSettings
 from branchrank.stores.analyzer import chunk_terms, node_terms
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
@@ -270,6 +271,10 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     )
     if workspace.index_settings.token_precision is not None:
         remedy += f" --token-vectors {workspace.index_settings.token_vectors}"
+    chunked = ""
+    if workspace.index_settings.chunker != SECTIONS:
+        remedy += f" --chunker {workspace.index_settings.chunker}"
+        chunked = f" and the chunker {workspace.index_settings.chunker}"
     generations = workspace.generations
     try:
         pin = generations.pin()
@@ -278,7 +283,8 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         others = ", ".join(workspace.index_names)
         held = f" (its indexes: {others})" if others else ""
         raise ArtifactError(
-            f"{workspace.data_dir} has no index for the embedder {workspace.index_settings.embedder}{held}",
+            f"{workspace.data_dir} has no index for the embedder {workspace.index_settings.embedder}"
+            f"{chunked}{held}",
             remedy=remedy,
         ) from error
     try:
@@ -366,6 +372,9 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
         return f"was built with the Chroma location {manifest.chroma or 'none'}, not {place}"
+    version = chunker_version(wanted.chunker)
+    if version and version != manifest.chunker:
+        return f"was built with another version of the chunker {wanted.chunker}"
     for key in GIVEN:
         path = workspace.given(key)
         if given_digest(path) != manifest.given[key]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from branchrank.corpus.chunkers import is_code
 from branchrank.corpus.ir_collections import entries_place, is_beir, unpack_beir
 from branchrank.corpus.named import locate_corpus
 from branchrank.errors import (
@@ -104,9 +105,15 @@ def _built(
 
 
 def _to_keep(opened: WorkspaceFolder) -> dict[str, object]:
-    """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
+    """Return the settings for ``branchrank.toml``, without credentials in URLs and without a user's chunker.
+
+    The user is notified of what is not written.
+    """
     kept: dict[str, object] = {}
     for key, value in opened.flags.items():
+        if key == "index.chunker" and is_code(str(value)):
+            opened.notify(f"the chunker {value} is not written to branchrank.toml; pass it to later commands")
+            continue
         is_location = isinstance(value, str) and (is_url(value) or means_url(key))
         kept[key] = url_to_keep(str(value)) if is_location else value
         if kept[key] != value:

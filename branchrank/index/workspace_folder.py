@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from branchrank.corpus.chunkers import is_code
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, TokenCache, open_cache
@@ -51,6 +52,7 @@ from branchrank.io.progress import Notify
 from branchrank.records import Record
 from branchrank.settings import (
     PARTS,
+    SECTIONS,
     Bm25Settings,
     CacheSettings,
     EngineSettings,
@@ -102,7 +104,16 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
         config = msgspec.convert(own, WorkspaceConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}", remedy=remedy) from None
-    return config, {key: value for key, value in content.items() if key in _SECTIONS}
+    tables = {key: value for key, value in content.items() if key in _SECTIONS}
+    index = tables.get(IndexSettings.section)
+    chunker = index.get("chunker") if isinstance(index, Mapping) else None
+    if isinstance(chunker, str) and is_code(chunker):
+        raise UsageError(
+            f"{path}: the chunker {chunker!r} is code, which a workspace can't name, because it may come "
+            "from another person",
+            remedy=f"remove it from {path}, and pass --chunker {chunker}, or name it in an experiment file",
+        )
+    return config, tables
 
 
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
@@ -142,12 +153,19 @@ def without_credentials(settings: IndexSettings) -> IndexSettings:
 def index_name(settings: IndexSettings) -> str:
     """Return an index's folder name, which depends on all settings that affect the vectors or the chunks."""
     settings = without_credentials(settings)
-    readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
+    readable = _slug(settings.embedder)
     parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
     if settings.embedder_precision != "float32":
         parts.append(settings.embedder_precision)
+    if settings.chunker != SECTIONS:
+        parts.append(settings.chunker)
+        readable += f"-{_slug(settings.chunker)}"
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[-40:].strip("-")
 
 
 class WorkspaceFolder:

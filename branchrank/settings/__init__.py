@@ -32,6 +32,12 @@ from branchrank.settings.parts import (
     PARTS as PARTS,
 )
 from branchrank.settings.parts import (
+    SECTIONS as SECTIONS,
+)
+from branchrank.settings.parts import (
+    AnchoringSettings as AnchoringSettings,
+)
+from branchrank.settings.parts import (
     BenchmarkSettings as BenchmarkSettings,
 )
 from branchrank.settings.parts import (

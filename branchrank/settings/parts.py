@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from branchrank.records import SEED, Returns
@@ -12,6 +13,8 @@ from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
 #: The number format that a model uses for computation.
 Precision = Literal["float32", "bfloat16", "int8"]
+#: The default chunker.
+SECTIONS = "sections"
 
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
@@ -31,6 +34,9 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         chroma_url: URL of a Chroma server; empty: embedded Chroma
         token_vectors: number format of the token vectors in the index, for late interaction; none: compute
             the token vectors of a chunk when a query first retrieves it
+        chunker: how documents are divided into chunks: sections (by the headings), window, recursive,
+            sentences, document, langchain:CLASS, llamaindex:CLASS, chonkie:CLASS, the name of a chunker from
+            an installed package, or MODULE:OBJECT
         chunk_tokens: target size of a chunk in tokens
         chunk_overlap: tokens that consecutive chunks share
     """
@@ -46,6 +52,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     vector_store: Literal["auto", "chroma", "exact"] = "chroma"
     chroma_url: Annotated[str, reaches("Chroma server")] = ""
     token_vectors: Literal["none", "int8", "fp16"] = "none"  # noqa: S105 - no secret
+    chunker: Annotated[str, reaches("chunker")] = SECTIONS
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192)] = 256
     chunk_overlap: Annotated[int, Meta(ge=0, le=512)] = 0
 
@@ -53,6 +60,14 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     def token_precision(self) -> Literal["int8", "fp16"] | None:
         """The number format of the index's token vectors, or ``None`` if the index has no token vectors."""
         return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The settings as a table, without the default chunker, which older versions did not record."""
+        table: dict[str, Any] = msgspec.to_builtins(self)
+        if self.chunker == SECTIONS:
+            del table["chunker"]
+        return table
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
@@ -178,6 +193,18 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     alpha: Annotated[float, Meta(gt=0, lt=1)] = 0.05
 
 
+class AnchoringSettings(Settings, frozen=True, kw_only=True):
+    """Settings for finding the lines of a text that a retriever of your own returned.
+
+    Attributes:
+        min_similarity: smallest share of a text's words that its lines must contain
+    """
+
+    section: ClassVar[str] = "anchoring"
+    title: ClassVar[str] = "Anchoring texts"
+    min_similarity: Annotated[float, Meta(ge=0.5, le=1.0)] = 0.9
+
+
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     """Settings for the ``sqlite`` predictor, which embeds texts for semantic and hybrid search.
 
@@ -219,6 +246,7 @@ PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
     Bm25Settings,
     *SYSTEM_PARTS,
+    AnchoringSettings,
     EmbeddingSettings,
     CacheSettings,
     LLMSettings,

@@ -1,9 +1,10 @@
-"""A branch kind that matches section titles, and an embedder that counts letters."""
+"""Section titles as a branch kind, letters as an embedder, a reader of Org files, and a chunker of lines."""
 
 import re
 
 import numpy as np
 
+from branchrank.corpus.document import Findings, Heading, Reader, plain_blocks
 from branchrank.embedders import EmbedderIdentity, unit_rows
 from branchrank.records import Scored
 from branchrank.systems.branches import BranchKind, BranchResult
@@ -60,3 +61,37 @@ class LettersEmbedder:
 
 def open_letters(model, notify):
     return LettersEmbedder(model or "abcdefghijklmnopqrstuvwxyz")
+
+
+def find_org(source, lines):
+    """Read an Org file: headings start with asterisks, and all other lines are text."""
+    found = Findings()
+    text = list(lines)
+    for number, line in enumerate(lines, start=1):
+        if match := re.match(r"(\*+)\s+(\S.*)", line):
+            found.headings.append(Heading(len(match[1]), match[2], number, number))
+            text[number - 1] = ""
+    found.blocks = plain_blocks(text)
+    return found
+
+
+ORG = Reader(find_org)
+
+
+class LinesChunker:
+    """As many whole lines as fit into a chunk."""
+
+    def __init__(self, chunk_tokens, count_tokens):
+        self.chunk_tokens = chunk_tokens
+        self.count_tokens = count_tokens
+
+    def chunk(self, text):
+        lines, size = [], 0
+        for line in text.split("\n"):
+            tokens = self.count_tokens(line)
+            if lines and size + tokens > self.chunk_tokens:
+                yield "\n".join(lines)
+                lines, size = [], 0
+            lines.append(line)
+            size += tokens
+        yield "\n".join(lines)

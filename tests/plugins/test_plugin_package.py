@@ -1,4 +1,4 @@
-"""Another package adds a branch kind and an embedder: installed, indexed with and benchmarked."""
+"""Another package adds a branch kind, an embedder and a reader: installed, indexed with and benchmarked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import os
 import re
 import shutil
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import ROOT, json_lines, program, write_lines
 from support.worlds import write_pages
+
+from branchrank.corpus import reading
+from branchrank.errors import UsageError
 
 PACKAGE = ROOT / "tests" / "plugin_package"
 GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -131,6 +135,20 @@ def test_unsupported_options_of_a_branch_kind_are_refused_before_any_query(
     assert not (project / "none").exists()
 
 
+def test_the_packages_chunker_makes_an_index_of_its_own(project: Path, installed: Path) -> None:
+    words = ("--embedder", "none", "--chunker", "lines", "--chunk-tokens", 32, "--data-dir", "lines")
+    done = command(project, installed, "index", "docs", *words)
+    assert done.returncode == 0, done.stderr
+    (made,) = (project / "lines" / "indexes").glob("*/current")
+    assert json.loads((made / "manifest.json").read_text())["chunker"] == "branchrank-titles 0.1.0"
+    texts = [chunk["text"] for chunk in json_lines(made / "chunks.jsonl")]
+    pages = [path.read_text() for path in (project / "docs").rglob("*.*")]
+    assert len(texts) > len(pages)
+    assert all(any(text in page for page in pages) for text in texts)
+    unknown = command(project, "index", "docs", *words[:-1], "unknown")
+    assert "there is no chunker 'lines'" in unknown.stderr
+
+
 def test_without_the_package_both_names_are_unknown(project: Path, installed: Path) -> None:
     done = command(project, "run", "titles.toml", "--reports", "none")
     assert done.returncode == 2
@@ -138,6 +156,31 @@ def test_without_the_package_both_names_are_unknown(project: Path, installed: Pa
     done = command(project, "retrieve", "--predictor", "dense", "tea")
     assert done.returncode == 2
     assert "there is no embedder 'letters'" in done.stderr
+
+
+def test_the_packages_reader_reads_files_with_its_suffix(tmp_path: Path, installed: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "notes.org").write_text("* Tea\n\nBrew it.\n** Oolong\nSteep it.\n")
+    words = ("index", "docs", "--embedder", "none")
+    done = command(tmp_path, installed, *words)
+    assert done.returncode == 0, done.stderr
+    nodes = json_lines(tmp_path / "data" / "pageindex" / "nodes.jsonl")
+    assert [(node["id"], node["line_start"], node["own_line_end"]) for node in nodes[1:]] == [
+        ("notes.org", 1, 3),
+        ("notes.org#oolong", 4, 5),
+    ]
+    assert "contains no documents" in command(tmp_path, *words).stderr
+
+
+def test_a_reader_of_a_suffix_that_has_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("md", "branchrank_titles:ORG", reading.ENTRY_POINTS)
+    monkeypatch.setattr(reading, "entry_points", lambda group: [entry])
+    reading.installed_readers.cache_clear()
+    try:
+        with pytest.raises(UsageError, match=r"end with \.md, but BranchRank already reads"):
+            reading.suffix_of("a.png")
+    finally:
+        reading.installed_readers.cache_clear()
 
 
 def test_an_unknown_route_is_refused_with_the_known_ones(project: Path, installed: Path) -> None:

@@ -1,0 +1,88 @@
+"""The report section about what chunking costs, for runs with several indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from branchrank.io.table import table_of
+from branchrank.measures.measures import mean
+from branchrank.measures.passage_size import found_within
+from branchrank.report.blocks import Section
+from branchrank.report.result import over
+from branchrank.runs.directory import IndexFacts
+from branchrank.runs.run import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import number, percent
+from branchrank.settings import IndexSettings
+
+#: The numbers of returned lines within which gold is looked for.
+BUDGETS = (25, 50, 100, 200)
+
+
+class _Chunked(NamedTuple):
+    """A predictor's row, its index, the settings of the index, and the lines that it returned."""
+
+    row: SummaryRow
+    facts: IndexFacts
+    settings: Mapping[str, Any]
+    returned: float | None
+    found: Mapping[int, float | None]
+
+
+def chunking(run: RunData) -> Section | None:
+    """Return the section, or ``None`` for a run with fewer than two indexes."""
+    record = run.record
+    indexes = {index.name: index for index in record.indexes}
+    used = {each.name: each.index for each in record.predictors if each.system is not None}
+    if len(indexes) < 2 or not run.scores.answerable:
+        return None
+    found = [
+        _chunked(run, row, indexes[used[row.predictor]])
+        for row in run.summary_rows
+        if used.get(row.predictor) in indexes
+    ]
+
+    def within(lines: int, each: _Chunked) -> str:
+        return percent(each.found[lines])
+
+    columns: dict[str, Callable[[_Chunked], str]] = {
+        "predictor": lambda each: each.row.predictor,
+        "chunker": lambda each: _described(each.settings),
+        "chunks": lambda each: str(each.facts.chunks),
+        "index size": lambda each: f"{each.facts.bytes / 1e6:.1f} MB",
+        "lines per hit": lambda each: number(each.row.lines_per_hit),
+        "lines returned": lambda each: number(each.returned, 0),
+        **{f"in {lines} lines": partial(within, lines) for lines in BUDGETS},
+    }
+    caption = f"What chunking costs, over {over(run)}"
+    words = (
+        f'"In {BUDGETS[0]} lines" is the share of questions with gold in the first {BUDGETS[0]} returned '
+        "lines, from the best hit on; the last hit is cut. Hits of different indexes have different lengths, "
+        'so these columns are a fairer comparison than hit rates. "Lines returned" is the mean over all '
+        f"{record.top_k} stored hits; beyond it, only a larger --top-k would find more."
+    )
+    return Section("Chunking", (table_of(caption, found, columns, labels=2), words))
+
+
+def _chunked(run: RunData, row: SummaryRow, index: IndexFacts) -> _Chunked:
+    answers = [
+        (each.hits, run.scores.questions[each.question_id])
+        for each in run.scores.answerable_rows(row.predictor)
+    ]
+    returned = mean([sum(hit.span.lines for hit in hits) for hits, _ in answers])
+    rates = {
+        lines: mean([float(found_within(hits, question, lines)) for hits, question in answers])
+        for lines in BUDGETS
+    }
+    return _Chunked(row, index, run.record.index_settings.get(index.name, {}), returned, rates)
+
+
+def _described(settings: Mapping[str, Any]) -> str:
+    """Describe the chunking of an index by its settings; older runs lack the default chunker."""
+    default = IndexSettings()
+    chunker = settings.get("chunker", default.chunker)
+    tokens = settings.get("chunk_tokens", default.chunk_tokens)
+    overlap = settings.get("chunk_overlap", default.chunk_overlap)
+    return f"{chunker}, {tokens} tokens" + (f", overlap {overlap}" if overlap else "")
