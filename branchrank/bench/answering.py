@@ -22,11 +22,11 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.predictors import BenchmarkPredictor, SystemPredictor, with_own_lines
+from branchrank.bench.places import Places
+from branchrank.bench.predictors import BenchmarkPredictor, SystemPredictor
 from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
 from branchrank.execution import Executor
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import digest_of
 from branchrank.io.printable import hide_credentials
 from branchrank.io.progress import Progress
 from branchrank.llm.request import BudgetError
@@ -66,7 +66,7 @@ class AnsweringTask:
         self._plan = opened.plan
         self._top_k = opened.settings.top_k
         self._trace_depth = opened.settings.trace_depth
-        self._digests = {name: digest_of(index.manifest) for name, index in opened.indexes.items()}
+        self._digests = {name: index.manifest.digest for name, index in opened.indexes.items()}
 
     @property
     def needs(self) -> tuple[Path, ...]:
@@ -95,7 +95,7 @@ class AnsweringTask:
             return
         with open_plan(self._plan, (), build=False) as opened:
             for name, index in opened.indexes.items():
-                if digest_of(index.manifest) != self._digests.get(name):
+                if index.manifest.digest != self._digests.get(name):
                     raise ArtifactError(
                         f"the index {name!r} in {self._plan.data_dir} was changed during the run",
                         remedy="run the command again, and do not rebuild the index during the run",
@@ -107,7 +107,7 @@ class AnsweringTask:
             for number, repeat in wanted.answers:
                 predictor = opened.predictors[number]
                 asked = (predictor, wanted.question, self._top_k, repeat, self._trace_depth)
-                row = answer(*asked, corpus=opened.corpus)
+                row = answer(*asked, places=opened.places)
                 yield Answered(row=row, **_taken(opened.memos))
 
 
@@ -163,34 +163,35 @@ def answer(
     repeat: int = 0,
     trace_depth: int = 20,
     *,
-    corpus: Path | None = None,
+    places: Places | None = None,
 ) -> Row:
     """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`.
 
-    The text of hits that a system did not make is read from the documents in the folder ``corpus``.
+    The lines and the text of hits that a system did not make are those of the documents of ``places``.
     """
     row = Row(question_id=question.id, predictor=predictor.name, llm=predictor.llm, repeat=repeat)
-    altered = 0
+    counts: dict[str, int] = {}
     try:
         retrieval = predictor.predict(question, top_k, repeat)
-        if corpus is not None and not isinstance(predictor, SystemPredictor):
-            read, altered = with_own_lines(retrieval.hits, corpus)
-            retrieval = msgspec.structs.replace(retrieval, hits=read)
+        if places is not None and not isinstance(predictor, SystemPredictor):
+            placed = places.placed(retrieval)
+            retrieval = msgspec.structs.replace(retrieval, hits=placed.hits)
+            counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous")}
     except FATAL:
         raise
     except Exception as error:
         reason = hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ)
         return msgspec.structs.replace(row, status="failed", error=reason)
     hits = judged_hits(retrieval.hits, question)
+    removed = retrieval.removed + len(retrieval.hits) - len(hits)
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
     ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
     found = any(hit.gold is not None for hit in hits[:DEPTH])
-    removed = retrieval.removed + len(retrieval.hits) - len(hits)
     return msgspec.structs.replace(
         row,
-        hits=hits,
+        hits=hits[:top_k],
         excluded=removed or msgspec.UNSET,
-        altered=altered or msgspec.UNSET,
+        **{name: count for name, count in counts.items() if count},
         trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
         stages=stages,
         gold_ranks=ranks,

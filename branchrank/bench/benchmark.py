@@ -21,6 +21,7 @@ from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan, check_plan
 from branchrank.bench.record import check_seal, run_record
+from branchrank.bench.trec_predictor import TrecPredictor
 from branchrank.execution import Executor
 from branchrank.execution.executors import InProcess, open_executor
 from branchrank.io.files import write_jsonl
@@ -193,7 +194,7 @@ def _timings(
     settings = opened.settings
     size = min(settings.latency_sample, len(questions))
     timings = latency_pass(
-        opened.unmemoized,
+        [each for each in opened.unmemoized if not isinstance(each, TrecPredictor)],
         sample_questions(questions, size, settings.sample_seed) if size else [],
         settings,
         progress,

@@ -6,7 +6,11 @@
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
-4. All problems in the file are reported together, before any work starts.
+   A ``sweep`` of an index defines one index for each combination, and a system on the index becomes one
+   system for each index, such as ``name[rrf_k=10, chunk_tokens=128]``.
+4. A table with the key ``predictor`` names a retriever of your own instead: ``module:Class``, a framework's
+   (``langchain:module:retriever``), a TREC run file (``trec:FILE``), or ``api`` with an ``endpoint``.
+5. All problems in the file are reported together, before any work starts.
 """
 
 from __future__ import annotations
@@ -19,10 +23,19 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, planned_system, with_depth
-from branchrank.errors import UsageError, nearest_path, or_else
+from branchrank.bench.plan import (
+    DEFAULT_INDEX,
+    Plan,
+    PlannedSystem,
+    endpoint_predictor,
+    outside_predictor,
+    planned_system,
+    with_depth,
+)
+from branchrank.bench.predictors import BenchmarkPredictor
+from branchrank.errors import InputError, MissingDependencyError, UsageError, nearest_path, or_else
 from branchrank.index.workspace_folder import read_config
-from branchrank.records import Record
+from branchrank.records import NOT_REPORTED, Record
 from branchrank.runs.comparisons import check_plan
 from branchrank.settings import (
     ALIASES,
@@ -40,12 +53,15 @@ from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems
 
+_SWEEP = "sweep"
 #: Keys of a system's table that are not fields of the system.
-_OWN_KEYS = ("from", "index", "sweep", "origin", "tuned_on")
+_OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor")
 #: The prefix of each problem in an error message that lists several problems.
 BULLET = "  - "
 
 T = TypeVar("T")
+#: One value for each name of a sweep.
+_Point = dict[str, Any]
 
 
 class _Header(Record, frozen=True, kw_only=True):
@@ -57,6 +73,31 @@ class _Header(Record, frozen=True, kw_only=True):
     systems: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     indexes: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     benchmark: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table of a retriever of the user's own. ``endpoint`` and ``target`` belong to ``api``.
+
+    ``llm`` is the name of the LLM that the retriever uses, or ``none``.
+    """
+
+    predictor: str
+    endpoint: str = ""
+    target: str = ""
+    llm: str = ""
+
+    def opened(self, name: str) -> BenchmarkPredictor:
+        """Return the predictor. Raises :class:`UsageError` if it can't be loaded."""
+        if self.predictor == "api" and self.endpoint:
+            return endpoint_predictor(self.endpoint, self.target, name, self.llm or NOT_REPORTED)
+        if self.predictor == "api":
+            raise UsageError('predictor = "api" needs endpoint = "http://HOST/retrieve"')
+        if self.endpoint or self.target:
+            raise UsageError('endpoint and target belong to predictor = "api"')
+        if ":" not in self.predictor:
+            meant = f'from = "{self.predictor}"' if self.predictor in BUILTIN else '"module:Class"'
+            raise UsageError(f"predictor = {self.predictor!r} is not a retriever of your own; write {meant}")
+        return outside_predictor(self.predictor, name, self.llm)
 
 
 class _Own(Record, frozen=True, kw_only=True):
@@ -89,21 +130,26 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
     if settings is None:
         settings, toml = resolve(environment={}), {}
+    tables = {DEFAULT_INDEX: {}, **header.indexes}
+    points = {name: _attempt(found, partial(_index_points, name, table)) for name, table in tables.items()}
     indexes = {
-        name: _attempt(found, partial(_index, name, toml, table))
-        for name, table in {DEFAULT_INDEX: {}, **header.indexes}.items()
+        _swept(name, point): _attempt(found, partial(_index, name, point, toml, tables[name]))
+        for name, each in points.items()
+        for point in each or [{}]
     }
     repeats = settings.part(LLMSettings).repeats
     if header.repeats is not None and "llm.repeats" not in (flags or {}):
         repeats = header.repeats
-    reader = _Systems(header.systems, settings, repeats)
-    systems: list[PlannedSystem] = []
+    reader = _Systems(header.systems, settings, repeats, points)
+    systems: list[PlannedSystem | BenchmarkPredictor] = []
     failed = []
-    for name in header.systems:
-        made = _attempt(found, partial(reader.named, name))
+    for name, table in header.systems.items():
+        read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, name)
+        made = _attempt(found, partial(_outside, name, table) if "predictor" in table else read)
         systems += made or ()
         failed += [name] if made is None else []
-    for named in systems:
+    planned = [each for each in systems if isinstance(each, PlannedSystem)]
+    for named in planned:
         if named.index not in indexes:
             found.append(
                 f"system {named.name!r} uses the index {named.index!r}, which is not in [indexes]"
@@ -115,7 +161,7 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
         raise _refused(path, found)
-    used = {named.index for named in systems}
+    used = {named.index for named in planned}
     return Plan(
         data_dir=Path(header.data_dir),
         settings=settings,
@@ -157,10 +203,10 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make()``, or add the problems of its :class:`UsageError` to ``found``."""
+    """Return the result of ``make()``, or add the problems of its error to ``found``."""
     try:
         return make()
-    except UsageError as error:
+    except (UsageError, InputError, MissingDependencyError) as error:
         listed = [line for line in error.message.splitlines() if line.startswith(BULLET)]
         found.extend(
             [line.removeprefix(BULLET) for line in listed]
@@ -176,37 +222,81 @@ def _over(toml: Mapping[str, Any], section: str, table: Any) -> dict[str, Any]:
     return {**toml, section: {**below, **table} if whole else table}
 
 
-def _index(name: str, toml: Mapping[str, Any], table: Mapping[str, Any]) -> Resolved:
+def _index(name: str, point: _Point, toml: Mapping[str, Any], table: Mapping[str, Any]) -> Resolved:
     """Return the settings of an index, which has the settings ``toml`` except for those in its table."""
-    own = {key: value for key, value in table.items() if key != Bm25Settings.section}
-    words = table.get(Bm25Settings.section, {})
+    own = {key: value for key, value in table.items() if key not in (Bm25Settings.section, _SWEEP)} | point
+    words = own.pop(Bm25Settings.section, table.get(Bm25Settings.section, {}))
     layered = _over(_over(toml, IndexSettings.section, own), Bm25Settings.section, words)
-    return resolve(toml=layered, toml_name=f"[indexes.{name}]")
+    return resolve(toml=layered, toml_name=f"[indexes.{_swept(name, point)}]")
+
+
+def _index_points(name: str, table: Mapping[str, Any]) -> list[_Point]:
+    sweep = table.get(_SWEEP, {})
+    if not isinstance(sweep, Mapping):
+        raise UsageError(f"[indexes.{name}] sweep must be a table, not {sweep!r}")
+    return _points(f"[indexes.{name}]", sweep)
+
+
+def _points(shown: str, sweep: Mapping[str, Any]) -> list[_Point]:
+    """Return the combinations of the values of a sweep, or one empty combination if there is no sweep."""
+    lists = [values if isinstance(values, list) else [values] for values in sweep.values()]
+    if [] in lists:
+        raise UsageError(f"{shown} sweep needs at least one value for each name: {sweep!r}")
+    return [dict(zip(sweep, values, strict=True)) for values in itertools.product(*lists)]
+
+
+def _swept(name: str, point: _Point) -> str:
+    """Return the name of one system or index of a sweep, such as ``local[rrf_k=10]``."""
+    label = ", ".join(f"{key}={value}" for key, value in point.items())
+    return f"{name}[{label}]" if label else name
+
+
+def _outside(name: str, table: Mapping[str, Any]) -> list[BenchmarkPredictor]:
+    """Return the predictor of a table with the key ``predictor``. Raises UsageError for its problems."""
+    known = _Outside.__struct_fields__
+    wrong = [
+        f"{key} can't be combined with predictor, which is not a system"
+        if key in (*System.__struct_fields__, *_OWN_KEYS)
+        else f"unknown key {key!r}{or_else(key, known)}"
+        for key in table
+        if key not in known
+    ]
+    try:
+        own = msgspec.convert({key: table[key] for key in known if key in table}, _Outside)
+        made = _attempt(wrong, partial(own.opened, name))
+    except msgspec.ValidationError as error:
+        wrong.append(str(error))
+    if wrong:
+        raise UsageError("\n".join(f"{BULLET}[systems.{name}] {each}" for each in wrong))
+    return [made] if made else []
 
 
 class _Systems:
     """The tables of the systems in an experiment file."""
 
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, repeats: int) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, Mapping[str, Any]],
+        settings: Resolved,
+        repeats: int,
+        index_points: Mapping[str, Sequence[_Point] | None],
+    ) -> None:
         self.tables = tables
         self.settings = settings
         self.repeats = repeats
+        self.index_points = index_points
 
     def named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems that a table defines, one for each combination of values in a sweep.
+        """Return the systems that a table defines, one for each combination of values in its sweeps.
 
         Raises :class:`UsageError` if any of these systems is invalid.
         """
         base = self._base(name)
         own = self._own(name)
-        lists = [values if isinstance(values, list) else [values] for values in own.sweep.values()]
-        if [] in lists:
-            raise UsageError(f"[systems.{name}] sweep needs at least one value for each name: {own.sweep!r}")
         made = []
-        for values in itertools.product(*lists):
-            point = dict(zip(own.sweep, values, strict=True))
-            label = ", ".join(f"{key}={value}" for key, value in point.items())
-            shown = f"{name}[{label}]" if label else name
+        on = self.index_points.get(own.index) or [{}]
+        for point, place in itertools.product(_points(f"[systems.{name}]", own.sweep), on):
+            shown = _swept(name, point | place)
             if wrong := _wrong(base, point):
                 raise UsageError(f"[systems.{shown}] {wrong[0]}")
             try:
@@ -219,7 +309,7 @@ class _Systems:
             made.append(
                 planned_system(
                     system,
-                    index=own.index,
+                    index=_swept(own.index, place),
                     repeats=self.repeats,
                     origin=own.origin,
                     tuned_on=self._tuned_on(name),

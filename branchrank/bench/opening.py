@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from branchrank.bench.places import Places
 from branchrank.bench.plan import Plan, PlannedSystem
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
+from branchrank.bench.trec_predictor import TrecPredictor
 from branchrank.errors import BranchRankError, QuestionError
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -19,7 +21,7 @@ from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import check_sources
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
-from branchrank.settings import BenchmarkSettings
+from branchrank.settings import AnchoringSettings, BenchmarkSettings
 from branchrank.spec import System
 from branchrank.stores.vectors import recall_against_exact
 from branchrank.systems.branches import branch_kind
@@ -42,6 +44,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
     predictors: tuple[BenchmarkPredictor, ...]
     unmemoized: tuple[BenchmarkPredictor, ...]
     corpus: Path | None = None
+    places: Places | None = None
     indexes: dict[str, Index] = msgspec.field(default_factory=dict)
     engines: dict[str, Engine] = msgspec.field(default_factory=dict)
     stages: LLMStages = msgspec.field(default_factory=LLMStages)
@@ -141,12 +144,18 @@ def open_plan(
             uncached[name] = Engine(*corpus, memo=QueryMemo(), llm_stages=stages)
             opened.callback(engines[name].close)
             opened.callback(uncached[name].close)
+        written = [each for each in plan.predictors if isinstance(each, TrecPredictor)]
+        for each in written:
+            known = list(indexes.values()) or [opened.enter_context(open_index(folder))]
+            each.open(folder.corpus_root, known, questions)
+        similarity = plan.settings.part(AnchoringSettings).min_similarity
         yield OpenPlan(
             plan=plan,
             records=plan.records,
             predictors=_predictors(plan, engines),
             unmemoized=_predictors(plan, uncached),
             corpus=folder.corpus_root,
+            places=Places(folder.corpus_root, folder.exclude, similarity),
             indexes=indexes,
             engines=engines,
             stages=stages,

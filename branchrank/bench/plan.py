@@ -21,6 +21,8 @@ from branchrank.bench.predictors import (
     load_class_predictor,
     predictor_of,
 )
+from branchrank.bench.trec_predictor import PREFIX, TrecPredictor
+from branchrank.corpus.chunkers import check_chunker
 from branchrank.errors import BranchRankError, InputError, UsageError
 from branchrank.execution.executors import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -32,7 +34,7 @@ from branchrank.questions.question_files import (
     load_questions,
     sample_questions,
 )
-from branchrank.records import Question, Record
+from branchrank.records import NOT_REPORTED, Question, Record
 from branchrank.runs import comparisons
 from branchrank.runs.directory import PredictorRecord
 from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSettings, Resolved, settings_of
@@ -197,6 +199,9 @@ def _errors(plan: Plan) -> list[BranchRankError]:
             found.append(UsageError(f"system {each.name!r}: the index {each.index!r} is not defined"))
         if not problems(each.system):
             _attempt(found, partial(check_pool, each.system, benchmark))
+    for name, resolved in plan.indexes.items():
+        if plan.systems_on(name):
+            _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
     _attempt(found, lambda: asked_questions(plan))
@@ -267,12 +272,12 @@ def plan_from_names(
 ) -> Plan:
     """Make a plan from predictors that all use the workspace's default index.
 
-    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
-    that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that is selected by
-    several names (for example, both ``local`` and ``all``) runs only once. ``api_endpoint`` is the URL of the
-    predictor ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` sets other
-    fields of :class:`Plan`, such as ``questions``. Raises one :class:`UsageError` that lists every problem
-    with the predictors and the plan.
+    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``, ``langchain:module:retriever``), a
+    :class:`System`, or an object that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in
+    system that is selected by several names (for example, both ``local`` and ``all``) runs only once.
+    ``api_endpoint`` is the URL of the predictor ``api``, and ``api_predictor`` is the name of a predictor on
+    that server. ``fields`` sets other fields of :class:`Plan`, such as ``questions``. Raises one
+    :class:`UsageError` that lists every problem with the predictors and the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
@@ -283,7 +288,7 @@ def plan_from_names(
         elif not isinstance(thing, str):
             made[number] = _attempt(found, partial(predictor_of, thing))
         elif ":" in thing:
-            made[number] = _attempt(found, partial(load_class_predictor, thing))
+            made[number] = _attempt(found, partial(outside_predictor, thing))
         elif thing == "api":
             made[number] = _attempt(found, partial(endpoint_predictor, api_endpoint, api_predictor))
         else:
@@ -301,7 +306,18 @@ def plan_from_names(
     return plan
 
 
-def endpoint_predictor(url: str, target: str) -> ApiPredictor:
+def outside_predictor(origin: str, name: str = "", llm: str = "") -> BenchmarkPredictor:
+    """Return the predictor for ``module:Class``, ``langchain:module:retriever`` or ``trec:FILE``.
+
+    Raises the errors of :func:`~branchrank.bench.predictors.load_class_predictor` and of
+    :class:`~branchrank.bench.trec_predictor.TrecPredictor`.
+    """
+    if origin.startswith(PREFIX):
+        return TrecPredictor(origin.removeprefix(PREFIX), name, llm)
+    return load_class_predictor(origin, name, llm)
+
+
+def endpoint_predictor(url: str, target: str, name: str = "api", llm: str = NOT_REPORTED) -> ApiPredictor:
     """Return the ``api`` predictor for ``url``, with the token from BRANCHRANK_API_TOKEN.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
@@ -310,7 +326,8 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
         raise UsageError(
             "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
         )
-    return ApiPredictor(url, target=target, token=os.environ.get("BRANCHRANK_API_TOKEN", ""))
+    token = os.environ.get("BRANCHRANK_API_TOKEN", "")
+    return ApiPredictor(url, target=target, token=token, name=name, llm=llm)
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):

@@ -7,35 +7,38 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 
 from __future__ import annotations
 
-import importlib
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from branchrank.corpus.lines import decode, normalize, split_lines
+from branchrank.adapters import Retriever, adapted, load_retriever, made_by_user
 from branchrank.errors import BranchRankError, UsageError
-from branchrank.io.files import NOT_JSON, read_beneath
+from branchrank.io.files import NOT_JSON
 from branchrank.io.printable import bare_url, encodable, split_url, url_to_show
 from branchrank.measures.matching import without_excluded
-from branchrank.records import Hit, Predictor, Question, Record, Retrieval
+from branchrank.records import (
+    NO_LLM,
+    NOT_REPORTED,
+    UNPLACED,
+    Answer,
+    Hit,
+    LLMCall,
+    LLMUse,
+    Passage,
+    Predictor,
+    Question,
+    Record,
+    Retrieval,
+)
 from branchrank.runs.attribution import gold_keys
-from branchrank.runs.words import plural
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter, Query
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
-_WORD = re.compile(r"\w+")
 MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
-
-
-_NO_LINES = "line_start or line_end is missing; hits are judged by their lines, and text is not searched for"
 
 
 class BenchmarkPredictor(Protocol):
@@ -94,17 +97,42 @@ class Untraced:
     Hits that overlap excluded spans are removed from the results.
     """
 
+    name: str
+
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Return at most ``k`` hits; 10 more hits are requested if the question has excluded spans.
 
         Raises :class:`BranchRankError` if the answer is missing or invalid.
         """
-        found = self.hits(question.question, k + (10 if question.excluded_spans else 0))
-        kept = without_excluded(found, question)[:k]
-        return Retrieval(hits=kept, removed=len(found[:k]) - len(without_excluded(found[:k], question)))
+        wanted = k + (10 if question.excluded_spans else 0)
+        asked, calls = self.ask(question, wanted)
+        passages = {rank: each for rank, each in enumerate(asked, 1) if isinstance(each, Passage)}
+        found = [
+            unplaced(each, rank) if isinstance(each, Passage) else each for rank, each in enumerate(asked, 1)
+        ]
+        # Passages are placed, and removed if they are in an excluded span, outside of the measured time.
+        kept = tuple(found[:wanted]) if passages else without_excluded(found, question)[:k]
+        removed = 0 if passages else len(found[:k]) - len(without_excluded(found[:k], question))
+        return Retrieval(
+            hits=kept,
+            passages=passages,
+            removed=removed,
+            calls=tuple(
+                LLMCall(
+                    predictor=self.name,
+                    question_id=question.id,
+                    stage="retrieve",
+                    attempt=number,
+                    repeat=repeat,
+                    served_by="server",
+                    **msgspec.structs.asdict(call),
+                )
+                for number, call in enumerate(calls, start=1)
+            ),
+        )
 
-    def hits(self, query: str, k: int) -> list[Hit]:
-        """Return the hits for a query, after checking them."""
+    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
+        """Return the checked hits for a question's text, and the LLM calls that were reported."""
         raise NotImplementedError
 
     def gold_keys(self, question: Question) -> frozenset[str]:
@@ -120,48 +148,71 @@ class ClassPredictor(Untraced):
     class or of the function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
     """
 
-    def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
+    def __init__(self, name: str, wrapped: Predictor | Retriever, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
-        self.llm = str(getattr(wrapped, "llm", "none"))
+        self.llm = str(getattr(wrapped, "llm", NO_LLM))
         self.wrapped = wrapped
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the name of the class, so that each worker creates its own instance."""
         if ":" in self.origin:
-            return load_class_predictor, (self.origin,)
+            return load_class_predictor, (self.origin, self.name, self.llm)
         return ClassPredictor, (self.name, self.wrapped)
 
-    def hits(self, query: str, k: int) -> list[Hit]:
+    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
         """Call the method ``retrieve``."""
-        returned = self.wrapped.retrieve(query, k)
-        if not isinstance(returned, Iterable):
-            raise self._wrong(f"{type(returned).__name__}, not a list of branchrank.records.Hit")
-        hits = []
-        for hit in returned:
-            if not isinstance(hit, Hit):
-                raise self._wrong(f"{type(hit).__name__}, not branchrank.records.Hit")
+        returned = self.wrapped.retrieve(question.question, k)
+        found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
+        if not isinstance(found, Iterable):
+            raise self._wrong(f"{type(found).__name__}, not a list of branchrank.records.Hit")
+        hits: list[Hit | Passage] = []
+        for hit in found:
+            passage = Passage(text=hit) if isinstance(hit, str) else hit
+            if not isinstance(passage, Hit | Passage):
+                raise self._wrong(f"{type(hit).__name__}, not branchrank.records.Hit or Passage")
             try:
-                hits.append(_checked(hit))
+                hits.append(_checked(passage))
             except (TypeError, ValueError) as error:
                 raise self._wrong(f"an invalid hit: {error}") from error
-        return hits
+        return hits, calls
 
     def _wrong(self, what: str) -> UsageError:
         return UsageError(f"{self.name}: retrieve() returned {what}", remedy="return a list of Hit records")
 
 
-def _checked(hit: Hit) -> Hit:
+def unplaced(passage: Passage, rank: int) -> Hit:
+    """Return the hit of a passage without a place in the corpus, which holds its rank."""
+    return Hit(
+        id=passage.id,
+        source=UNPLACED,
+        line_start=rank,
+        line_end=rank,
+        text=passage.text,
+        score=float(passage.score),
+    )
+
+
+def _checked(hit: Hit | Passage) -> Hit | Passage:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
+    A passage becomes a hit if it names its source and lines, and a hit without lines becomes a passage.
     Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError``, which makes only the
     current question fail, for a line number larger than ``MOST_LINES``.
     """
-    for name in ("id", "source", "text", "plain"):
-        if not isinstance(getattr(hit, name), str):
+    for name in ("id", "text", "plain"):
+        if not isinstance(getattr(hit, name, ""), str):
             raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
-    if hit.line_start is None or hit.line_end is None:
-        raise ValueError(_NO_LINES)
+    if not isinstance(hit.source, str) and not (hit.source is None and isinstance(hit, Passage)):
+        raise TypeError(f"its source is {type(hit.source).__name__}, not str")
+    first, last = hit.line_start, hit.line_end
+    if hit.source is None or first is None or last is None:
+        known = {name: getattr(hit, name) for name in Passage.__struct_fields__}
+        return msgspec.json.decode(msgspec.json.encode(known | {"score": float(hit.score)}), type=Passage)
+    if isinstance(hit, Passage):
+        hit = Hit(
+            id=hit.id, source=hit.source, line_start=first, line_end=last, text=hit.text, score=hit.score
+        )
     plain = msgspec.structs.replace(
         hit,
         line_start=int(hit.line_start),
@@ -182,84 +233,53 @@ def _checked(hit: Hit) -> Hit:
     return checked
 
 
-def with_own_lines(hits: Sequence[Hit], corpus: Path) -> tuple[tuple[Hit, ...], int]:
-    """Replace the text of each hit with its lines in the corpus, and count the hits whose text differed.
+def load_class_predictor(origin: str, name: str = "", llm: str = "") -> ClassPredictor:
+    """Import ``module:Class``, or a retriever such as ``langchain:module:retriever``.
 
-    A text differs if fewer than three quarters of its words are words of the lines. Case and markup are
-    ignored, and the plain text of a section passes. ``plain`` is kept if it consists of words of the lines,
-    in the same order, and has at least half of them. Raises :class:`BranchRankError` for lines that do not
-    exist.
+    ``name`` and ``llm`` replace the name and the LLM that the class gives. Raises the errors of
+    :func:`~branchrank.adapters.load_retriever`.
     """
-    lines_of = cache(lambda source: split_lines(decode(read_beneath(corpus, source))[0]))
-    read, altered = [], 0
-    for hit in hits:
-        try:
-            lines = lines_of(hit.source)
-        except OSError:
-            raise BranchRankError(f"the corpus has no document {hit.source!r}") from None
-        if hit.line_end > len(lines):
-            raise BranchRankError(
-                f"lines {hit.line_start}-{hit.line_end} of {hit.source} do not exist, because the document "
-                f"has {plural(len(lines), 'line')}"
-            )
-        text = "\n".join(lines[hit.line_start - 1 : hit.line_end])
-        own = _WORD.findall(normalize(text))
-        claimed = {each: _WORD.findall(normalize(each)) for each in (hit.text, hit.plain)}
-        altered += any(
-            4 * (Counter(words) & Counter(own)).total() < 3 * len(words) for words in claimed.values()
-        )
-        words, rest = claimed[hit.plain], iter(own)
-        is_plain = 2 * len(words) >= len(own) and all(word in rest for word in words)
-        read.append(msgspec.structs.replace(hit, text=text, plain=hit.plain if is_plain else text))
-    return tuple(read), altered
-
-
-def _made(name: str, make: Callable[[], object], remedy: str) -> object:
-    """Return ``make()``. Raises :class:`UsageError` if a user's module or class raises an exception."""
-    try:
-        return make()
-    except Exception as error:
-        raise UsageError(f"predictor {name}: {type(error).__name__}: {error}", remedy=remedy) from error
-
-
-def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class`` and instantiate the class without arguments.
-
-    Raises :class:`UsageError` if the import or the constructor fails.
-    """
-    module_name, _, class_name = name.partition(":")
-    remedy = (
-        f"check that {module_name}.py is in the working directory or on PYTHONPATH, and defines "
-        f"{class_name}.retrieve(query, k)"
-    )
-    made = _made(repr(name), lambda: getattr(importlib.import_module(module_name), class_name)(), remedy)
-    if not callable(getattr(made, "retrieve", None)):
-        raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
-    return ClassPredictor(name, cast("Predictor", made), origin=name)
+    made = ClassPredictor(origin, load_retriever(origin), origin=origin)
+    made.name, made.llm = name or made.name, llm or made.llm
+    return made
 
 
 def predictor_of(thing: object) -> BenchmarkPredictor:
     """Return a predictor that wraps a class, an object or a function.
 
     ``thing`` is an object with ``retrieve(query, k)``, a class whose constructor needs no arguments, or a
-    function ``f(query, k)`` that returns hits. A :class:`BenchmarkPredictor` is returned unchanged. The
-    default name of the predictor is the name of the class or function.
+    function ``f(query, k)`` that returns hits, or a framework's retriever. A :class:`BenchmarkPredictor` is
+    returned unchanged. The default name of the predictor is the name of the class or function. A pair
+    ``(name, thing)`` names it.
 
     Raises:
         UsageError: ``thing`` can't be used as a predictor, or its class needs arguments.
     """
     remedy = "use a name, a System, or an object or class with retrieve(query, k)"
+    if isinstance(thing, tuple) and len(thing) == 2:
+        named = predictor_of(thing[1])
+        named.name = str(thing[0])
+        return named
     if isinstance(thing, type):
         name = thing.__qualname__
-        return predictor_of(_made(name, thing, remedy=f"pass an object: {name}(...)"))
+        return predictor_of(made_by_user(name, thing, remedy=f"pass an object: {name}(...)"))
     if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
         return cast("BenchmarkPredictor", thing)
+    if (found := adapted(thing)) is not None:
+        first = thing[0] if isinstance(thing, list) else thing
+        return ClassPredictor(_title(first), found, origin=_dotted(type(first)))
     if callable(getattr(thing, "retrieve", None)):
         return ClassPredictor(type(thing).__name__, cast("Predictor", thing), origin=_dotted(type(thing)))
     if callable(thing):
         wrapped = SimpleNamespace(retrieve=thing, name=_name_of(thing))
         return ClassPredictor("", cast("Predictor", wrapped), origin=_dotted(thing))
     raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
+
+
+def _title(thing: object) -> str:
+    """Return the name that a framework's object was given, or the name of its class."""
+    own = vars(thing).get("name") if hasattr(thing, "__dict__") else None
+    return own if isinstance(own, str) and own else type(thing).__name__
 
 
 def _name_of(thing: object) -> str:
@@ -288,9 +308,16 @@ class ApiPredictor(Untraced):
     whole request.
     """
 
-    name = "api"
-
-    def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        target: str = "",
+        token: str = "",
+        timeout_s: float = 30.0,
+        name: str = "api",
+        llm: str = NOT_REPORTED,
+    ) -> None:
         url = split_url(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
@@ -307,7 +334,8 @@ class ApiPredictor(Untraced):
         self.origin = f"{endpoint} {target}".rstrip()
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.timeout_s = timeout_s
-        self.llm = "none"
+        self.name = name
+        self.llm = llm
 
     def check(self) -> None:
         """Check the endpoint with one query before any work starts.
@@ -327,21 +355,21 @@ class ApiPredictor(Untraced):
                 remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
             ) from error
 
-    def hits(self, query: str, k: int) -> list[Hit]:
+    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
         """Post the query. Raises :class:`BranchRankError` if the answer is missing or invalid."""
         from branchrank.io.http import HttpError
 
         shown = bare_url(self.endpoint)
         try:
-            answer = self._answer(query, k)
+            answer = self._answer(question.question, k)
         except (HttpError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
-            return [_checked(hit) for hit in answer]
+            return [_checked(hit) for hit in answer], ()
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
 
-    def _answer(self, query: str, top_k: int) -> list[Hit]:
+    def _answer(self, query: str, top_k: int) -> list[Hit | Passage]:
         """Post one query and return the hits; raises ``HttpError`` or an error in ``NOT_JSON``."""
         from branchrank.io.http import send
 
@@ -355,8 +383,11 @@ class ApiPredictor(Untraced):
             deadline_s=self.timeout_s,
             limit_bytes=_LARGEST_ANSWER,
         )
-        hits = msgspec.json.decode(content, type=_ApiAnswer).hits
-        if any(hit.get(name) is None for hit in hits for name in ("line_start", "line_end")):
-            raise msgspec.ValidationError(_NO_LINES)
-        read = [_DEFAULTS | {name: hit[name] for name in hit if name in _READ} for hit in hits]
-        return msgspec.convert(read, list[Hit])
+        read: list[Hit | Passage] = []
+        for hit in msgspec.json.decode(content, type=_ApiAnswer).hits:
+            known = {name: value for name, value in hit.items() if name in _READ and value is not None}
+            if known.keys() >= _LINES:
+                read.append(msgspec.convert(_DEFAULTS | known, Hit))
+            else:
+                read.append(msgspec.convert(known, Passage))
+        return read

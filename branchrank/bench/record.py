@@ -114,7 +114,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
     """Return an index's settings. BM25 settings are included only if they differ from those of the run."""
-    table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
+    table = settings.part(IndexSettings).table
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):
         table[Bm25Settings.section] = msgspec.to_builtins(words)
@@ -127,7 +127,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
     return IndexFacts(
         name=name,
         generation=index.directory.name,
-        digest=digest_of(manifest),
+        digest=manifest.digest,
         embedder=manifest.settings.embedder,
         model_revision=manifest.embedder.revision,
         dimension=manifest.embedder.dimension,

@@ -25,9 +25,17 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.plan import Plan, PlannedSystem, check_plan, endpoint_predictor, planned_system
-from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
+from branchrank.bench.plan import (
+    Plan,
+    PlannedSystem,
+    check_plan,
+    endpoint_predictor,
+    outside_predictor,
+    planned_system,
+)
+from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.bench.record import index_facts
+from branchrank.corpus.chunkers import BUILTIN as BUILTIN_CHUNKERS
 from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
 from branchrank.io.printable import is_url, value_to_show
@@ -118,7 +126,8 @@ def open_rerun(
         name: {**run.settings.get(name, {}), **changes.get(name, {})} for name in (*run.settings, *changes)
     }
     again = replace(run, predictors=chosen, settings=tables)
-    plan, asked = _RecordedPlan(directory, access, unused="LLM endpoint").plan(again)
+    # No LLM is called, and the index is opened, but not built.
+    plan, asked = _RecordedPlan(directory, access, ("LLM endpoint", "workspace")).plan(again)
     if questions_digest(asked) != run.questions_digest:
         raise RunError(
             f"{plan.questions_file} does not contain the questions of {directory}",
@@ -150,12 +159,12 @@ def _why_not(predictor: PredictorRecord, access: RunAccess) -> str:
 
 
 class _RecordedPlan:
-    """The plan in a run's record. Values of the kind ``unused`` are never used, and need no trust."""
+    """The plan in a run's record. Values of the kinds ``harmless`` need no trust."""
 
-    def __init__(self, directory: Path, access: RunAccess, unused: str = "") -> None:
+    def __init__(self, directory: Path, access: RunAccess, harmless: Collection[str] = ()) -> None:
         self.directory = directory
         self.access = access
-        self.unused = unused
+        self.harmless = harmless
         #: What the run uses outside the workspace, as pairs (kind, value).
         self.reached: dict[tuple[str, str], None] = {}
         #: The recorded value of a setting (without credentials) -> its value in the user's environment.
@@ -172,7 +181,7 @@ class _RecordedPlan:
         makers = [self._predictor(record) for record in run.predictors]
         data_dir = self.access.data_dir or Path(run.data_dir)
         if self.access.data_dir is None and data_dir.absolute() != DEFAULT_DATA_DIR.absolute():
-            self.reached["workspace", run.data_dir] = None
+            self._value("workspace", run.data_dir)
         if self.reached and not self.access.trust:
             listed = "\n".join(f"  - {kind} {value}" for kind, value in self.reached)
             raise RunError(
@@ -241,8 +250,10 @@ class _RecordedPlan:
         """Return the value to use, and add it to ``reached`` if the user must trust the run to use it."""
         if (kind, recorded) in self.own:
             return self.own[kind, recorded]
-        bundled = kind == "embedding model" and is_bundled(recorded)
-        if recorded and not bundled and kind != self.unused:
+        bundled = (kind == "embedding model" and is_bundled(recorded)) or (
+            kind == "chunker" and recorded in BUILTIN_CHUNKERS
+        )
+        if recorded and not bundled and kind not in self.harmless:
             self.reached[kind, recorded] = None
         return recorded
 
@@ -260,10 +271,10 @@ class _RecordedPlan:
         url, _, target = record.origin.partition(" ")
         if is_url(url):
             self.reached["HTTP endpoint", url] = None
-            return lambda: endpoint_predictor(url, target)
+            return lambda: endpoint_predictor(url, target, record.name, record.llm)
         if ":" in record.origin:
             self.reached["predictor", record.origin] = None
-            return lambda: load_class_predictor(record.origin)
+            return lambda: outside_predictor(record.origin, record.name, record.llm)
         raise RunError(
             f"{self.directory} can't be resumed: {record.name!r} was an object in a Python program",
             remedy="run that program again",

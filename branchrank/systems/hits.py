@@ -13,7 +13,8 @@
    section are those of its best chunk in the branch's list of chunks. A section that has no chunk in the list
    has no rank, and a note explains how the expansion reached the section.
 4. If the system extends passages, the hits are extended within their sections, best hit first. A hit that
-   repeats the lines or the text of an earlier hit is dropped.
+   repeats the lines or the text of an earlier hit is dropped. A chunk that overlaps several sections is shown
+   once, and is extended within all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import msgspec
 from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
-from branchrank.records import Chunk, Hit, Placement, Scored, Span
+from branchrank.records import Chunk, Hit, Node, Placement, Scored, Span
 from branchrank.spec import Fuse
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import BranchResult, label
@@ -113,6 +114,7 @@ class HitMaker:
         for span in asked.query.excluded:
             self._above[span.source].append((span.line_start, span.line_end))
         self._texts: set[str] = set()
+        self._shown: set[str] = set()
 
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
@@ -125,8 +127,6 @@ class HitMaker:
                 for each in candidates
                 if (span := nodes[each.key].own_span) is None or self.query.admits(span)
             ]
-        if not self.system.passages.lines and not self.sections:
-            return self._made(candidates[:k], members)
         found: list[Hit] = []
         start = 0
         while len(found) < k and start < len(candidates):
@@ -216,7 +216,11 @@ class HitMaker:
         }
         if chunk_id is not None:
             distance = self.distances.get(chunk_id)
-            hit = chunk_hit(self.index.chunks[chunk_id], distance=distance, members=members, **known)
+            chunk = self.index.chunks[chunk_id]
+            hit = chunk_hit(chunk, distance=distance, members=members, **known)
+            if not chunk.breadcrumb and chunk.node_id in self.index.tree.nodes:
+                breadcrumb = self.index.tree.node(chunk.node_id).breadcrumb
+                hit = msgspec.structs.replace(hit, breadcrumb=breadcrumb)
         else:
             plain = ""
             if self.system.unit == "span":
@@ -240,7 +244,16 @@ class HitMaker:
         return "\n".join(lines).removesuffix("\r") if len(lines) == span.lines else None
 
     def _laid(self, hit: Hit) -> Hit | None:
-        """Return the extended hit, or ``None`` if earlier hits already show the same lines or text."""
+        """Return the extended hit, or ``None`` if earlier hits already show the same lines or text.
+
+        If the system neither orders nor extends passages, only a chunk that an earlier hit shows is dropped:
+        a chunk that overlaps several sections can be the best passage of each of them.
+        """
+        if hit.id in self._shown:
+            return None
+        self._shown.add(hit.id)
+        if not self.system.passages.lines and not self.sections:
+            return hit
         laid = self._grown(hit) if self.system.passages.lines else hit
         if laid is None:
             return None
@@ -255,9 +268,8 @@ class HitMaker:
         """Return the hit extended to the system's number of lines, without the lines of earlier hits."""
         passage = section = (hit.line_start, hit.line_end)
         node = self.index.tree.nodes.get(hit.node_id or "")
-        span = node.own_span if node is not None else None
-        if span is not None and span.overlap(hit.span) == hit.span.lines:
-            section = (span.line_start, span.line_end)
+        if node is not None:
+            section = self._around(node, hit.span)
         lines = placed(passage, section, self._above[hit.source], self.system.passages.lines)
         if lines is None or lines == passage:
             return hit if lines else None
@@ -273,6 +285,14 @@ class HitMaker:
             plain=_plain(text),
             matched=tuple(line for line in hit.matched if first <= line <= last),
         )
+
+    def _around(self, node: Node, span: Span) -> Lines:
+        """Return the lines of a passage's section, or of all its sections if it is not inside one."""
+        own = node.own_span
+        is_inside = own is not None and own.overlap(span) == span.lines
+        nodes = (node,) if is_inside else self.index.tree.overlapping(span)
+        spans = [span, *(each.own_span for each in nodes if each.own_span is not None)]
+        return min(each.line_start for each in spans), max(each.line_end for each in spans)
 
 
 def _plain(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.corpus.lines import decode
+from branchrank.corpus.reading import document_text
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
@@ -55,7 +55,7 @@ class Sources:
     def lines(self, source: str) -> list[str]:
         """Return a document's lines without ``\\n``, or an empty list if the file can't be read."""
         try:
-            text, _ = decode(read_beneath(self.corpus_root, source))
+            text = document_text(source, read_beneath(self.corpus_root, source))
         except OSError:
             return []
         return text.removesuffix("\n").split("\n")
@@ -111,9 +111,9 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """Return the ids of the nodes that a chunk belongs to, usually one.
+        """Return the ids of the nodes that a chunk belongs to: one, or all whose lines the chunk overlaps.
 
-        If the chunk's node is not in the tree, the nodes that overlap the chunk are returned. If no node
+        If the chunk's nodes are not in the tree, the nodes that overlap the chunk are returned. If no node
         overlaps the chunk, the node of the chunk's file is returned.
         """
         known = self._nodes_of.get(chunk_id)
@@ -125,8 +125,9 @@ class Sources:
 
     def _found_nodes(self, chunk_id: str) -> tuple[str, ...]:
         chunk = self.index.chunks[chunk_id]
-        if chunk.node_id in self.index.tree.nodes:
-            return (chunk.node_id,)
+        known = tuple(each for each in (chunk.node_ids or (chunk.node_id,)) if each in self.index.tree.nodes)
+        if known:
+            return known
         overlapping = self.index.tree.overlapping(chunk.span)
         if overlapping:
             return tuple(node.id for node in overlapping)

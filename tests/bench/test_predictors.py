@@ -17,11 +17,13 @@ from support.commands import QUESTIONS as SAMPLE
 from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table, write_lines
 from support.predictors import passage
 
+import branchrank
 from branchrank import Workspace
 from branchrank.bench.answering import answer
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor
 from branchrank.errors import BranchRankError, UsageError
-from branchrank.records import Hit, Question, Span
+from branchrank.records import UNPLACED, Hit, Passage, Question, Span
+from branchrank.report.recommendation import cautions
 
 HIT = {"source": "install.rst", "line_start": 14, "line_end": 15, "text": "Stop the daemon", "score": 0.5}
 QUESTION = Question(id="upgrade", question="how do I upgrade", answerable=False)
@@ -115,7 +117,8 @@ class Returning:
         ([passage("a.md", 5, 4)], "lines 5..4 are not a valid span"),
         ([passage("a.md", 0, 4)], "lines 0..4 are not a valid span"),
         ([passage("a.md", "one", 4)], "invalid literal"),
-        ([passage("a.md", None, None, "the whole page")], "hits are judged by their lines"),
+        ([Passage(text="tea", score=float("nan"))], "score"),
+        ([Passage(text="tea", source=Path("a.md"))], "its source is PosixPath"),
         ([passage("a.md", 1, 4, score=float("nan"))], "score"),
         ([passage("a.md", 1, 4, score=None)], "float"),
         ([passage(Path("a.md"), 1, 4)], ""),
@@ -179,7 +182,7 @@ def test_the_text_of_a_hit_is_what_its_lines_hold(project: Path, tmp_path: Path)
     quoted = {row.predictor: row for row in run.data.rows if row.question_id == "herbal"}
     assert quoted["heading"].hits[0].gold is None, "the quote is in the page, and not in line 1"
     assert quoted["silent"].hits[0].gold == 0, "the quote is read from the lines"
-    assert [rows[name]["altered_hits"] for name in ("bm25", "heading", "silent")] == [0, 8, 0]
+    assert [rows[name]["altered_hits"] for name in ("bm25", "heading", "silent")] == [0, 8, 8]
     assert [rows[name]["failures"] for name in rows] == [0, 0, 8, 0, 8]
     assert quoted["endless"].error.endswith(
         f"lines 1-1000000 of {PAGE} do not exist, because the document has {len(page.splitlines())} lines"
@@ -211,6 +214,50 @@ def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
     assert "removed: hits removed because they overlap" in (run.directory / "report.md").read_text(
         encoding="utf-8"
     )
+
+
+RIGHT = "Brewing > Steeping time\n\nThree minutes is the default. Use brew.seconds to change it."
+
+
+def test_texts_without_lines_are_placed_in_the_corpus(
+    project: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    gold = {"source_file": PAGE, "answer_line_start": 12, "answer_line_end": 12}
+    questions.write_text(json.dumps({"id": "q", "question": "how long does tea steep", **gold}) + "\n")
+
+    def texts(query: str, k: int) -> list[object]:
+        return ["Coffee is ground in the mill of the house.", Passage(text=RIGHT, source="/srv/docs/" + PAGE)]
+
+    def first(query: str, k: int) -> list[object]:
+        return [RIGHT, "Every word here is from nowhere at all."]
+
+    endpoint.answer = lambda body: hits({"text": RIGHT, "line_start": None})
+    predictors = [texts, first, ApiPredictor(endpoint.url)]
+    with Workspace.open(project / "data") as workspace:
+        run = workspace.benchmark(predictors, questions=questions, latency_sample=1, reports=tmp_path)
+        anchor = workspace.locate(RIGHT)
+        assert anchor is not None
+        assert (anchor.source, anchor.line_start, anchor.line_end) == (PAGE, 10, 12)
+        assert workspace.locate("Every word here is from nowhere at all.") is None
+    assert branchrank.locate(RIGHT, project / "docs") == anchor
+    rows = {row.predictor: row for row in run.data.rows}
+    spans = {name: [(hit.source, hit.line_start) for hit in row.hits] for name, row in rows.items()}
+    assert spans == {
+        "texts": [(UNPLACED, 1), (PAGE, 10)],
+        "first": [(PAGE, 10), (UNPLACED, 2)],
+        "api": [(PAGE, 10)],
+    }
+    frame = run.summary.set_index("predictor")
+    assert list(frame["strict_hit@1"]) == [0, 1, 1], "a text without a place holds its rank"
+    assert list(frame["missing_hits"]) == [1, 1, 0]
+    assert list(frame["lines_per_hit"]) == [3, 3, 3]
+    assert any("1 hit without lines can't be placed" in text for text in cautions(run.data))
+    assert run.verify().findings == ()
+
+
+def test_texts_after_the_first_k_are_not_placed() -> None:
+    assert len(ClassPredictor("own", Returning(["tea"] * 30)).predict(QUESTION, 5).hits) == 5
 
 
 def test_excluded_hits_are_replaced_by_the_next() -> None:
@@ -314,7 +361,7 @@ def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None
         (200, b'{"results": []}', {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": "x", "line_end": 2}]}).encode(), {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": 3, "line_end": 2}]}).encode(), {}),
-        (200, json.dumps({"hits": [{"source": "a.md", "text": "words"}]}).encode(), {}),
+        (200, json.dumps({"hits": [{"source": "a.md", "text": 5}]}).encode(), {}),
         (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
     ],
     ids=[
@@ -324,7 +371,7 @@ def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None
         "no hits",
         "no lines",
         "no span",
-        "text alone",
+        "text is no text",
         "redirect",
     ],
 )
