@@ -12,26 +12,48 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from branchrank import errors as errors
     from branchrank import library as library
+    from branchrank.corpus.locating import locate as locate
     from branchrank.measures.verdicts import Comparison as Comparison
+    from branchrank.records import Answer as Answer
     from branchrank.records import Hit as Hit
+    from branchrank.records import LLMUse as LLMUse
+    from branchrank.records import Passage as Passage
     from branchrank.records import Predictor as Predictor
     from branchrank.records import Question as Question
     from branchrank.run import Run as Run
     from branchrank.spec import System as System
     from branchrank.workspace import Workspace as Workspace
 
-__all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
+__all__ = [
+    "Answer",
+    "Comparison",
+    "Hit",
+    "LLMUse",
+    "Passage",
+    "Predictor",
+    "Question",
+    "Run",
+    "System",
+    "Workspace",
+    "errors",
+    "library",
+    "locate",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Answer": "branchrank.records",
     "Comparison": "branchrank.measures.verdicts",
     "Hit": "branchrank.records",
+    "LLMUse": "branchrank.records",
+    "Passage": "branchrank.records",
     "Predictor": "branchrank.records",
     "Question": "branchrank.records",
     "Run": "branchrank.run",
     "System": "branchrank.spec",
     "Workspace": "branchrank.workspace",
+    "locate": "branchrank.corpus.locating",
 }
 
 # The application that uses this library decides where log records go.

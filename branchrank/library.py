@@ -18,7 +18,7 @@ from branchrank.bench.record import Seal, seal_plan
 from branchrank.bench.resume import RunAccess, plan_from_run
 from branchrank.bench.tuning import tune, write_tuned
 from branchrank.corpus.loading import digest_now
-from branchrank.corpus.named import add_corpus, list_corpora, locate_corpus
+from branchrank.corpus.named import add_corpus, list_corpora, locate_corpus, write_corpus_questions
 from branchrank.embedders import minilm
 from branchrank.errors import RunError
 from branchrank.io.files import write_text
@@ -30,7 +30,8 @@ from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.report import datasets
+from branchrank.report import advice, datasets
+from branchrank.report.advice import Advice
 from branchrank.report.datasets import DatasetComparison
 from branchrank.report.gate_files import write_gate
 from branchrank.report.power_analysis import PowerAnalysis, power_analysis
@@ -77,8 +78,9 @@ __all__ += [
     "tune",
     "write_tuned",
 ]
-__all__ += ["agreement", "compare_datasets", "list_runs", "power", "verify", "write_gate"]
+__all__ += ["advise", "agreement", "compare_datasets", "list_runs", "power", "verify", "write_gate"]
 __all__ += ["add_corpus", "demo", "import_beir", "init", "list_corpora", "read_filters"]
+__all__ += ["write_corpus_questions"]
 __all__ += ["ResultsTable", "comparison_table", "latex", "run_table", "write_latex"]
 __all__ += ["beir_from_frames", "compare_frames", "compare_trec", "score_trec"]
 __all__ += ["qrels_frame", "results_frame", "topics_frame"]
@@ -215,6 +217,22 @@ def compare_datasets(
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
     names = list(runs) if isinstance(runs, Mapping) else datasets.dataset_names(loaded)
     return datasets.compare_datasets(dict(zip(names, loaded, strict=True)), **options)
+
+
+def advise(
+    runs: Sequence[str | Path | Run],
+    *,
+    max_p95_ms: float | None = None,
+    max_cost: float | None = None,
+    delta: float | None = None,
+) -> tuple[Advice, ...]:
+    """Recommend a system from finished runs, within limits on p95 latency and LLM cost per query.
+
+    There is one :class:`~branchrank.report.advice.Advice` for each set of questions; runs over the same
+    questions are merged. ``max_cost`` is in the currency of the runs' price table.
+    """
+    loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in runs]
+    return advice.advise(loaded, advice.Limits(p95_ms=max_p95_ms, cost=max_cost), delta)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:

@@ -206,7 +206,10 @@ class Run:
         data = self.data
         baselines = baselines_of(baseline or data.settings.baseline, data.predictors)
         pairs = pairs_of(baselines, data.predictors)
-        return PredictorComparisons(comparisons=data.compare(data.measure(measure), pairs, delta))
+        return PredictorComparisons(
+            comparisons=data.compare(data.measure(measure), pairs, delta),
+            failed=tuple(filter(data.scores.failed, data.predictors)),
+        )
 
     def compare_with(
         self,

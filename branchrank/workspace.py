@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self, get_args
 
 from branchrank.bench.benchmark import BenchmarkOptions
 from branchrank.bench.plan import plan_from_names
+from branchrank.corpus.locating import Anchor, Locator
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_build import AnyPath, CorpusInputs, build_adopted, build_workspace
@@ -24,9 +25,16 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io import Closing
 from branchrank.io.progress import Notify, Progress, shown_progress
 from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.records import Hit, Predictor, Retrieval
+from branchrank.records import Hit, Retrieval
 from branchrank.run import Run
-from branchrank.settings import BenchmarkSettings, GrepSettings, Resolved, RetrievalSettings, arguments
+from branchrank.settings import (
+    AnchoringSettings,
+    BenchmarkSettings,
+    GrepSettings,
+    Resolved,
+    RetrievalSettings,
+    arguments,
+)
 from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import GROUPS, builtin_systems
 from branchrank.systems.checks import check_embedder, problems
@@ -46,8 +54,9 @@ if TYPE_CHECKING:
     from branchrank.systems.search_tools import SearchTools
     from branchrank.tree.navigate import Tree
 
-#: A predictor's name, a system, an object with a method ``retrieve(query, k)``, or a function of query and k.
-PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
+#: A name, a system, an object with a method ``retrieve(query, k)``, a function of query and k, a retriever of
+#: another framework (whose types are not imported here), or a pair of a name and one of these.
+PredictorLike = object
 
 
 class WorkspaceQuestions(QuestionFiles):
@@ -97,6 +106,7 @@ class Workspace(Closing):
         self._index: Index | None = None
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
+        self._locator: Locator | None = None
         self._llm: LLMStages | None = None
 
     def close(self) -> None:
@@ -264,7 +274,8 @@ class Workspace(Closing):
         """Run predictors on the same questions, write the report, and return the finished run.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with a method
-        ``retrieve(query, k)``, or a function ``f(query, k)``. Methods and functions must return hits, best
+        ``retrieve(query, k)``, a retriever of another framework (:mod:`branchrank.adapters`), a function
+        ``f(query, k)``, or a pair of a name and one of these. Methods and functions must return hits, best
         first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
         measure that is tested (such as ``strict_hit@5``). ``measures`` are additional measures in the report.
         ``baseline`` is the predictor, or the list of predictors, with which all others are compared (by
@@ -508,6 +519,22 @@ class Workspace(Closing):
         if limit is not None:
             k = arguments.count("limit", limit)
         return self.search(query, document_search(self.settings, mode), k, filters=filters)
+
+    def locate(self, text: str, source: str | None = None) -> Anchor | None:
+        """Return the lines of ``text``, or ``None`` if it is in no place of the corpus, or in several.
+
+        The text may be changed as splitters and loaders change texts: other line breaks, no markup, a title
+        in front, half words at the ends. ``source`` restricts the search to one document.
+
+        >>> from branchrank import Workspace
+        >>> Workspace.open("data").locate("rinse the tank with vinegar")
+        """
+        arguments.text("text", text)
+        with self._lock:
+            if self._locator is None:
+                least = self.settings.part(AnchoringSettings).min_similarity
+                self._locator = Locator.of(self.folder.corpus_root, self.folder.exclude, least)
+            return self._locator.locate(text, source)
 
     def check_llm(self, system: str | System) -> None:
         """Check the LLM endpoint of a system, if the system uses an LLM.

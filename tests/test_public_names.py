@@ -14,7 +14,21 @@ from support.commands import ROOT
 
 import branchrank
 
-NAMES = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
+NAMES = [
+    "Answer",
+    "Comparison",
+    "Hit",
+    "LLMUse",
+    "Passage",
+    "Predictor",
+    "Question",
+    "Run",
+    "System",
+    "Workspace",
+    "errors",
+    "library",
+    "locate",
+]
 HEAVY = {
     "altair",
     "bm25s",

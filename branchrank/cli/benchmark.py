@@ -91,7 +91,8 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @flag(
     "--predictor predictors",
     "Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
-    "api, or your own class as module:Class. Use `all` for the first three predictors in this list, or "
+    "api, your own class as module:Class, a pipeline as langchain:module:retriever (also llamaindex, "
+    "haystack, pyterrier), or trec:FILE. Use `all` for the first three predictors in this list, or "
     "`family` for the first seven. Repeatable.",
     ("all",),
     multiple=True,

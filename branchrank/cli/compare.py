@@ -1,4 +1,4 @@
-"""Compare systems: the commands ``compare``, ``gate`` and ``datasets``."""
+"""Compare systems: the commands ``advise``, ``compare``, ``gate`` and ``datasets``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ BASELINE_PREDICTOR = flag(
     "Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
     "the candidate.",
 )
+POSITIVE = click.FloatRange(0, min_open=True)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 
@@ -170,6 +171,31 @@ def datasets(
         found.print()
     else:
         click.echo(found.text(form), nl=False)
+
+
+@click.command("advise", cls=Command)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=FOLDER)
+@flag("--max-p95 max_p95_ms", "Leave out systems with a higher p95 latency, in ms.", kind=POSITIVE)
+@flag(
+    "--max-cost",
+    "Leave out systems with a higher mean LLM cost per query, in the currency of the price table.",
+    kind=click.FloatRange(0),
+)
+@flag(
+    "--delta",
+    "Largest difference that counts as equivalent. Default: the delta of the run.",
+    kind=POSITIVE_SHARE,
+)
+def advise(runs: tuple[Path, ...], **options: Any) -> None:
+    """Recommend a system from finished runs, say what is uncertain, and name the next experiment.
+
+    Runs over the same questions are merged. Each set of questions has its own recommendation, which is the
+    one in the report, made from the systems within the limits.
+    """
+    from branchrank import library
+
+    for advice in library.advise(runs, **options):
+        click.echo("\n".join(map(safe, str(advice).split("\n"))))
 
 
 def _named(run: str) -> tuple[str, str]:

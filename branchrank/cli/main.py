@@ -13,7 +13,7 @@ from branchrank.cli.terminal import Group
 #: (``module`` or ``module:function``) and its help text.
 HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
-        "demo": ("start:demo", "Benchmark three systems on the bundled sample. Try this first."),
+        "demo": ("start:demo", "Benchmark six systems on the bundled sample. Try this first."),
         "init": ("start:init", "Write starter files for a benchmark on your documents."),
     },
     "Index documents": {
@@ -47,6 +47,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "list": ("runs:list_runs", "List the runs."),
         "show": ("runs:show_run", "Print a run's table."),
         "explain": ("runs:explain", "Show the candidates of one question after every stage."),
+        "advise": ("compare:advise", "Recommend a system within limits, and the next experiment."),
         "compare": ("compare:compare", "Compare two runs question by question."),
         "datasets": ("compare:datasets", "Compare systems over several datasets."),
         "gate": ("compare:gate", "Check a run for regressions against a baseline run."),

@@ -11,7 +11,7 @@ import click
 
 from branchrank import Workspace
 from branchrank.cli.options import DATA_DIR, DEFAULT_DATA_DIR, DEMO_FOLDER, FOLDER, QUIET, switch
-from branchrank.cli.terminal import Command, Group, safe, say, shown_path
+from branchrank.cli.terminal import Command, Group, print_notes, safe, say, shown_path
 from branchrank.errors import CorpusError, UsageError
 from branchrank.io.printable import value_to_show
 from branchrank.io.progress import shown_progress
@@ -64,6 +64,7 @@ def init(folder: str | None, data_dir: Path) -> None:
             raise
         say(error.message)
         made = library.init(click.prompt("Folder of the documents", err=True), data_dir)
+    print_notes(made.notes)
     click.echo(safe(f"{made.documents} documents in {made.corpus}"))
     for path in made.written:
         click.echo(safe(f"written: {path}"))
@@ -93,26 +94,39 @@ def corpus() -> None:
 
 @corpus.command("add")
 @click.argument("name")
+@click.option("--questions", is_flag=True, help="Also write NAME-questions.jsonl, the questions about NAME.")
 @QUIET
-def add_corpus(name: str, quiet: bool) -> None:
+def add_corpus(name: str, questions: bool, quiet: bool) -> None:
     """Download the corpus NAME, check its digest, and store its documents. No downloaded code is executed.
 
     NAME can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
     """
-    from branchrank.library import add_corpus
+    from branchrank.corpus.named import known_corpora
+    from branchrank.library import add_corpus, write_corpus_questions
 
+    written = write_corpus_questions(name) if questions else None
     with shown_progress(not quiet) as progress:
         path = add_corpus(name, progress=progress)
     click.echo(f"{name}: {path}")
+    entry = known_corpora().get(name)
+    if entry is not None:
+        click.echo(f"license: {entry.license}")
+    if entry is not None and written is not None:
+        exclude = "".join(f" --exclude {shlex.quote(pattern)}" for pattern in entry.exclude)
+        click.echo(f"questions: {written}\n\nnext:")
+        click.echo(f"  branchrank index {name} --data-dir data/{name} --embedder all-MiniLM-L6-v2{exclude}")
+        click.echo(f"  branchrank benchmark --data-dir data/{name} --questions {written}")
 
 
 @corpus.command("list")
 def list_corpora() -> None:
-    """List the available corpora, and the folder of each corpus that was fetched."""
+    """List the available corpora with their licenses, and the folder of each corpus that was fetched."""
     from branchrank.library import list_corpora
 
     for corpus in list_corpora():
-        click.echo(f"{corpus.name}: {corpus.description} ({corpus.place or 'not fetched'})")
+        questions = ", with questions" if corpus.questions else ""
+        place = corpus.place or "not fetched"
+        click.echo(f"{corpus.name}: {corpus.description}, {corpus.license}{questions} ({place})")
 
 
 @click.command("settings", cls=Command)

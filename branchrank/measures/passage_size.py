@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from branchrank.measures.matching import AnyHit, is_file_level, resolve_source, without_excluded
+from branchrank.measures.matching import AnyHit, JudgedHit, is_file_level, resolve_source, without_excluded
 from branchrank.measures.measures import mean
-from branchrank.records import Question, Record, Span
+from branchrank.records import UNPLACED, Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
@@ -35,8 +35,11 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
 
 def passage_size(hits: Sequence[AnyHit], question: Question) -> PassageSize:
-    """Count the lines and gold lines in the hits for one question, ignoring hits in excluded spans."""
-    kept = without_excluded(hits, question)
+    """Count the lines and gold lines in the hits for one question.
+
+    Hits in excluded spans, and hits without a place in the corpus, are ignored.
+    """
+    kept = [hit for hit in without_excluded(hits, question) if hit.source != UNPLACED]
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
         msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question)) for hit in kept
@@ -69,6 +72,31 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
     """Count the lines that are in both lists of spans. The spans within each list must not overlap."""
     return sum(span.overlap(other) for span in some for other in others)
+
+
+def found_within(hits: Sequence[JudgedHit], question: Question, lines: int) -> bool:
+    """Return whether the first ``lines`` lines of the hits, read from the best hit on, contain gold.
+
+    A hit that exceeds the number of lines is cut. A cut hit counts only if its remaining lines overlap the
+    gold lines, or if the gold is its whole file.
+    """
+    left = lines
+    for hit in without_excluded(hits, question):
+        if left <= 0:
+            return False
+        cut = msgspec.structs.replace(
+            hit.span,
+            source=resolve_source(hit.source, question),
+            line_end=min(hit.line_end, hit.line_start + left - 1),
+        )
+        if (hit.gold is not None and hit.span.lines <= left) or any(
+            cut.source == item.source_file
+            and (is_file_level(item, question) or (item.span is not None and cut.overlap(item.span)))
+            for item in question.gold
+        ):
+            return True
+        left -= hit.span.lines
+    return False
 
 
 def summarize_passages(sizes: Sequence[PassageSize]) -> dict[str, float | None]:

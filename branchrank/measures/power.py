@@ -245,7 +245,7 @@ def plan(
     strictest step of Holm's correction, which is a test at the level ``alpha / family``.
 
     Raises :class:`UsageError` if a share is outside 0..1, ``n`` or ``family`` is below 1, or the difference
-    is larger than the disagreement.
+    is 0 or larger than the disagreement.
     """
     for name, share in (("rate", rate_expected), ("disagreement", disagreement), ("icc", pages.icc)):
         if not 0 <= share <= 1:
@@ -254,6 +254,11 @@ def plan(
         raise UsageError(
             f"a plan for {n} questions and {family} candidates is not possible",
             remedy="give at least one question and one candidate",
+        )
+    if difference == 0:
+        raise UsageError(
+            "a difference of 0 can't be detected, because no number of questions is enough",
+            remedy="give the smallest difference that matters to you, such as 0.05",
         )
     if difference is not None and abs(difference) > disagreement:
         raise UsageError(

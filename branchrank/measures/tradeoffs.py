@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import fsum
 
-from branchrank.measures.verdicts import DEFAULTS, CompareOptions, Scores, compare_pairs
+from branchrank.measures.verdicts import DEFAULTS, CompareOptions, Comparison, Scores, compare_pairs
 from branchrank.records import Record
 
 
@@ -64,12 +64,13 @@ class Choice(Record, frozen=True, kw_only=True):
 
     A pipeline is non-inferior if the confidence interval for its difference in quality from ``best`` excludes
     a loss of ``delta`` or more. ``not_inferior`` contains the names of all non-inferior pipelines, including
-    ``best``.
+    ``best``. ``compared`` contains the comparisons of the other pipelines with ``best``.
     """
 
     best: str
     cheapest: Standing
     not_inferior: tuple[str, ...]
+    compared: tuple[Comparison, ...] = ()
 
 
 def cheapest_not_inferior(
@@ -96,7 +97,8 @@ def cheapest_not_inferior(
     passing = {best} | {each.candidate for each in compared if each.excludes_loss}
     qualified = [each for each in standings if each.name in passing]
     cheapest = min(qualified, key=lambda each: (each.cost, each.p95_ms, -each.quality, each.name))
-    return Choice(best=best, cheapest=cheapest, not_inferior=tuple(each.name for each in qualified))
+    names = tuple(each.name for each in qualified)
+    return Choice(best=best, cheapest=cheapest, not_inferior=names, compared=compared)
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):

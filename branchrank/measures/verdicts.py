@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log, sqrt
+from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -207,14 +208,23 @@ class Comparison(Record, frozen=True, kw_only=True):
         """About how many questions, and on how many pages, would decide with a power of 80%.
 
         They confirm the observed difference, or exclude one of delta if the observed difference is too small.
-        The share of questions per page stays the same. ``None`` means unknown, or over 20,000 questions.
+        The share of questions per page stays the same. ``None`` means unknown, or over 20,000 questions. If
+        no question differs, they are those that exclude a difference of delta if no new question differs. The
+        interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
         """
-        if self.ci_low is None or self.ci_high is None or not self.delta or self.differences:
+        if not self.delta or self.differences or (self.ci_high is None and self.differing):
             return None
         needed = self.questions_needed or 0
-        if needed <= self.n:
+        if not self.differing:
+            z = NormalDist().inv_cdf(self.alpha / self.family / 2)
+            scale = z * z if self.ci_high is None else self.n / (1 / self.ci_high - 1)
+            needed = max(self.n, ceil(scale * (1 / self.delta - 1)))
+        elif needed <= self.n and self.ci_low is not None and self.ci_high is not None:
             needed = max(self.n, ceil(self.n * ((self.ci_high - self.ci_low) / (2 * self.delta)) ** 2))
-        least = ceil(log(self.alpha / 2) / log(1 - self.delta)) if self.delta < 1 else 1
+        unseen = (
+            log(self.alpha / 2) if self.differing else self.clusters * log(max(1 - self.rare_losses, 1e-300))
+        )
+        least = ceil(unseen / log(1 - self.delta)) if self.delta < 1 else 1
         pages = max(least, ceil(needed * self.clusters / self.n))
         needed = max(needed, pages)
         return (needed, pages) if needed <= power.MOST_QUESTIONS else None

@@ -24,10 +24,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.lines import NormalizedLines, decode, normalize, split_lines
+from branchrank.corpus.lines import NormalizedLines, normalize
 from branchrank.corpus.loading import discover
+from branchrank.corpus.reading import document_lines
 from branchrank.errors import QuestionError, UsageError, suggestion
-from branchrank.io.files import digest_bytes, read_beneath
+from branchrank.io.files import digest_bytes
 from branchrank.questions.question_files import may_be_absent
 from branchrank.records import GoldItem, Question, Record, Span
 
@@ -69,10 +70,7 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 
     Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
     """
-    return {
-        file.source: split_lines(decode(read_beneath(root, file.source))[0])
-        for file in discover(root, exclude).files
-    }
+    return {file.source: document_lines(root, file.source) for file in discover(root, exclude).files}
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from branchrank.corpus.document import Document, Reference, Section, slug
-from branchrank.corpus.reading import SUFFIXES
+from branchrank.corpus.reading import suffix_of
 
 _ORDER = re.compile(r"^\d+[-_.](?=\D)")
-_PAGE_SUFFIXES = (*SUFFIXES, ".html", ".htm")
+_SITE_SUFFIXES = (".html", ".htm")
 
 
 class Target(NamedTuple):
@@ -109,7 +109,7 @@ def _normal(path: str) -> str:
 
 def _path_name(path: str) -> str:
     """Return a page's path without its suffix."""
-    suffix = next((each for each in _PAGE_SUFFIXES if path.lower().endswith(each)), "")
+    suffix = suffix_of(path) or next(filter(path.lower().endswith, _SITE_SUFFIXES), "")
     return path[: len(path) - len(suffix)]
 
 

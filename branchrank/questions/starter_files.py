@@ -90,10 +90,12 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
     ``written`` contains the new files, and ``kept`` contains the files that already existed. ``corpus`` is
     the folder of the documents, and ``documents`` is the number of documents.
+    ``notes`` are those of the corpus.
     """
 
     corpus: Path
     documents: int
+    notes: tuple[str, ...]
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
 
@@ -131,7 +133,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     data_dir = Path(data_dir)
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
-    documents = load_corpus(root, exclude).documents
+    loaded = load_corpus(root, exclude)
+    documents = loaded.documents
     config = data_dir / CONFIG
     _check_same(config, root, data_dir)
     texts = {
@@ -153,7 +156,9 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     made = {path: text for path, text in texts.items() if path not in kept}
     for path, text in made.items():
         write_text(path, text)
-    return StarterFiles(corpus=root, documents=len(documents), written=tuple(made), kept=kept)
+    return StarterFiles(
+        corpus=root, documents=len(documents), notes=loaded.notes, written=tuple(made), kept=kept
+    )
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:

@@ -28,8 +28,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from branchrank.corpus.lines import decode, split_lines
-from branchrank.io.files import read_beneath
+from branchrank.corpus.reading import document_lines
 from branchrank.io.printable import safe
 from branchrank.measures.measures import named_measure
 from branchrank.records import Question
@@ -145,7 +144,7 @@ def gather_passages(run: RunData, root: Path) -> Passages:
     passages: Passages = {}
     for source in sorted(wanted):
         try:
-            lines = split_lines(decode(read_beneath(root, source))[0])
+            lines = document_lines(root, source)
         except OSError:
             continue
         passages[source] = _runs(lines, wanted[source])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from branchrank.io.table import Table
 from branchrank.report.blocks import Block, Code, QuestionBrowser, Report, Section
 from branchrank.report.browser import hits_shown
+from branchrank.report.chunking import chunking
 from branchrank.report.costs import latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.recommendation import is_pilot
@@ -55,6 +56,7 @@ def report_content(run: RunData) -> Report:
         questions(run),
         statistics(run),
         passages(run),
+        chunking(run),
         latency(run),
         llm_cost(run),
         lost(run),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from branchrank.io.table import table_of
 from branchrank.llm.ledger import Totals, totals, totals_by
+from branchrank.records import NOT_REPORTED
 from branchrank.report import line_plots, plots
 from branchrank.report.blocks import Block, Section
 from branchrank.report.line_plots import Swept
@@ -28,7 +29,11 @@ def trade_off(run: RunData) -> Section:
     found = standings(run)
     title = "Quality, latency and cost"
     if not found or not run.scores.answerable:
-        return Section(title, ("Latency was not measured, so there is no trade-off to show.",))
+        text = (
+            "No predictor has both a measured latency and a known LLM use, so there is no trade-off to show."
+        )
+        text = text if run.timed else "Latency was not measured, so there is no trade-off to show."
+        return Section(title, (text,))
     best, chosen = choice(run, found)
     measure, prices = run.primary.name, run.record.prices
     highest = max(each.quality for each in found)
@@ -38,6 +43,8 @@ def trade_off(run: RunData) -> Section:
         f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost is the mean over "
         f"{plural(len(run.asked), 'question')}. Highest observed quality: {leaders}."
     )
+    if silent := [row.predictor for row in run.summary_rows if not row.reports_llm]:
+        text += f" Left out, because their LLM use is {NOT_REPORTED}: {', '.join(silent)}."
     others = ", ".join(name for name in chosen.not_inferior if name != chosen.best)
     close = f"less than {margin(run.settings.delta, measure)} worse than {chosen.best}"
     text += f" Systems shown to be {close}: {others or 'none'}."
@@ -144,9 +151,12 @@ def llm_cost(run: RunData) -> Section:
     """Return the section about LLM calls, tokens and money, by predictor and stage."""
     prices, scores = run.record.prices, run.scores
     calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
+    silent = [row.predictor for row in run.summary_rows if not row.reports_llm]
+    unknown = f" LLM use {NOT_REPORTED}: {', '.join(silent)}." if silent else ""
     if not any(calls.values()):
         text = "No predictor in this run called an LLM (0 calls and 0 tokens per query)."
-        return Section("LLM cost", (text,))
+        text = "No predictor in this run reported an LLM call." if silent else text
+        return Section("LLM cost", (text + unknown,))
     queries = {name: len(scores.rows(name)) for name in scores.predictors}
     columns: dict[str, Callable[[tuple[str, str, Totals]], str]] = {
         "predictor": lambda each: each[0],
@@ -167,7 +177,7 @@ def llm_cost(run: RunData) -> Section:
         )
     by_predictor = table_of(
         "LLM use by predictor, over all queries (including unanswerable questions)",
-        [(name, "", totals(found, prices)) for name, found in calls.items()],
+        [(name, "", totals(found, prices)) for name, found in calls.items() if name not in silent],
         {heading: cell for heading, cell in columns.items() if heading != "stage"},
     )
     by_stage = table_of(
@@ -184,6 +194,7 @@ def llm_cost(run: RunData) -> Section:
     words = (
         '"From cache" is the number of calls answered from a cache or a cassette, which count like all '
         f'others. "Estimated" is the number of calls whose tokens the server did not report. {priced}'
+        f"{unknown}"
     )
     return Section("LLM cost", (by_predictor, by_stage, words))
 

@@ -47,17 +47,20 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
             f"{first.unanimous} differing questions, if all favor the same system.",
         ]
         if first.difference is not None:
-            needed = "more than 20,000" if first.questions_needed is None else f"{first.questions_needed:,}"
+            most = f"{power.MOST_QUESTIONS:,}"
             where = "as many pages" if self.pages is None else f"{self.pages:,} pages"
-            lines.append(
-                f"Confirming a difference of {first.difference:g} needs {needed} questions on {where} "
-                "(80% power)."
-            )
+            needed = f"more than {most} questions on {where}"
+            if first.questions_needed is not None:
+                needed = f"{first.questions_needed:,} questions on {where}"
+            elif self.pages is not None:
+                needed = f"more than {where}, on which {most} questions are not enough"
+            lines.append(f"Confirming a difference of {first.difference:g} needs {needed} (80% power).")
             if self.pages is not None:
                 alone = power.questions_for_hit_difference(
                     first.disagreement, first.difference, first.alpha / first.family
                 )
-                lines.append(f"On a page each, {alone or 'more than 20,000'} questions are enough.")
+                each = f"more than {most}" if alone is None else f"{alone:,}"
+                lines.append(f"On a page each, it needs {each} questions.")
         return "\n".join(lines)
 
     @property

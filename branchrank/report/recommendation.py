@@ -24,6 +24,7 @@ import msgspec
 
 from branchrank.io.table import Cell, Styled
 from branchrank.measures.verdicts import PILOT_BELOW, Comparison, Verdict
+from branchrank.records import NOT_REPORTED
 from branchrank.report.blocks import Callout
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
@@ -102,17 +103,14 @@ def recommendation_text(run: RunData) -> str:
 def _sentence(run: RunData) -> tuple[Cell, ...]:
     if not run.scores.answerable:
         return (Styled("No recommendation:"), "none of the questions has an answer in the corpus.")
-    failed = {
-        row.predictor for row in run.summary_rows if row.failures == len(run.scores.rows(row.predictor))
-    }
-    usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
+    usable = [name for name in run.predictors if not run.scores.failed(name)]
     if not usable:
         return (Styled("No recommendation:"), "every query failed.")
     # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
-    rivals = [each for each in _rivals(run, leader) if each.baseline not in failed]
+    rivals = _rivals(run, leader)
     if not rivals:
         return _single(run, leader)
     if run.scores.average(leader, run.primary) == 0:
@@ -154,13 +152,15 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
 
 
 def _single(run: RunData, name: str) -> tuple[Cell, ...]:
-    why = "the only system" if len(run.predictors) == 1 else "the only system that answered"
+    why = "It is the only system in this run, so nothing was compared."
+    if len(run.predictors) > 1:
+        why = "It was not compared, because every query of the systems to compare it with failed."
     row = run.summary_row(name)
     estimate = row.estimates[run.primary.name]
     likely = ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
-    text = f"{_found(run, name)}{likely}, {_cost(row)}. It is {why} in this run, so nothing was compared."
+    text = f"{_found(run, name)}{likely}, {_cost(row)}. {why}"
     return (Styled(f"{name}:"), text)
 
 
@@ -227,6 +227,8 @@ def _verb(run: RunData) -> str:
 
 def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
     cheap, dear = run.summary_row(rival), run.summary_row(leader)
+    if not (cheap.reports_llm and dear.reports_llm):
+        return False
     if bool(cheap.llm_calls_per_query) != bool(dear.llm_calls_per_query):
         return not cheap.llm_calls_per_query
     if cheap.latency_p50_ms is None or dear.latency_p50_ms is None:
@@ -277,6 +279,8 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
         other = None if against is None else against.latency_p50_ms
         if against is not None and other is not None and row.latency_p50_ms > 2 * other:
             time += f" ({against.predictor}: {milliseconds(other)} ms)"
+    if row.llm_calls_per_query is None or row.llm_tokens_per_query is None:
+        return f"{time}, its LLM use {NOT_REPORTED}"
     if not row.llm_calls_per_query:
         return f"{time} and no LLM"
     calls = number(row.llm_calls_per_query, 1).removesuffix(".0")

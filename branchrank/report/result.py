@@ -17,7 +17,7 @@ from types import MappingProxyType
 from branchrank.io.table import Cell, Styled, Table
 from branchrank.measures.matching import SHARES, gold_level, is_judged
 from branchrank.measures.measures import Mode, NamedMeasure
-from branchrank.records import GoldLevel
+from branchrank.records import NOT_REPORTED, GoldLevel
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Plot, Section
 from branchrank.report.recommendation import recommendation
@@ -73,8 +73,8 @@ def _rates(run: RunData) -> Table:
         costs["p50 ms"] = lambda row: milliseconds(row.latency_p50_ms)
         costs["p95 ms"] = lambda row: milliseconds(row.latency_p95_ms)
         caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
-    if any(row.llm_calls_per_query for row in run.summary_rows):
-        costs["LLM tokens per query"] = lambda row: number(row.llm_tokens_per_query, 0)
+    if any(row.llm_calls_per_query != 0 for row in run.summary_rows):
+        costs["LLM tokens per query"] = lambda row: number(row.llm_tokens_per_query, 0, NOT_REPORTED)
         caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
     costs |= count_columns(run.summary_rows)
     caption += count_words(run.summary_rows)

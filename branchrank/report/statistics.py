@@ -41,7 +41,7 @@ def statistics(run: RunData) -> Section:
     """Return the section with the tests of the primary measure and the values of the untested measures."""
     untested = rates_table(run, f"Means over {over(run)}, with 95% intervals", means(run))
     if not run.judgment.comparisons:
-        nothing = "There is nothing to compare: the run has only one predictor or no answerable questions."
+        nothing = "There is nothing to compare: only one predictor answered, or no question is answerable."
         return Section("Statistics", (untested, nothing))
     verdicts = Points(
         items=tuple(
@@ -164,7 +164,7 @@ def _exploratory(
         headings=("candidate", *(() if one else ("baseline",)), *columns),
         rows=tuple(
             (pair[1], *(() if one else pair[:1]), *(cell(*column, pair) for column in columns.values()))
-            for pair in pairs_of(judgment.baselines, run.predictors)
+            for pair in run.scores.comparable(pairs_of(judgment.baselines, run.predictors))
         ),
         labels=1 if one else 2,
     )

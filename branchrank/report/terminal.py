@@ -14,6 +14,7 @@ from branchrank.io.printable import safe
 from branchrank.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.verdicts import Comparison
+from branchrank.records import NOT_REPORTED
 from branchrank.report.content import heading
 from branchrank.report.recommendation import recommendation
 from branchrank.report.result import at_depths, named, over, rates_table, value
@@ -73,8 +74,8 @@ def summary_table(run: RunData, short_models: bool) -> Table:
             "lines": lambda row: number(row.lines_per_hit),
             "p50": lambda row: milliseconds(row.latency_p50_ms),
             "p95": lambda row: milliseconds(row.latency_p95_ms),
-            "calls": lambda row: number(row.llm_calls_per_query),
-            "tokens": lambda row: number(row.llm_tokens_per_query, 0),
+            "calls": lambda row: number(row.llm_calls_per_query, 1, NOT_REPORTED),
+            "tokens": lambda row: number(row.llm_tokens_per_query, 0, NOT_REPORTED),
             **count_columns(run.summary_rows),
         },
         labels=2,

@@ -159,8 +159,12 @@ def judge(
 def compare_scored(
     scores: Scores, measure: NamedMeasure, pairs: Sequence[tuple[str, str]], options: CompareOptions
 ) -> tuple[Comparison, ...]:
-    """Compare pairs (baseline, candidate) of predictors, and apply Holm's correction over all pairs."""
-    if not scores.clusters:
+    """Compare pairs (baseline, candidate) of predictors, and apply Holm's correction over all pairs.
+
+    Pairs with a predictor whose queries all failed are left out.
+    """
+    pairs = scores.comparable(pairs)
+    if not scores.clusters or not pairs:
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
     return compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)

@@ -41,7 +41,12 @@ def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
 
 
 def cost_per_query(run: RunData, predictor: str) -> float | None:
-    """Return the mean LLM cost per query from the run's price table, or ``None`` if a call has no price."""
+    """Return the mean LLM cost per query from the run's price table, or ``None`` if a call has no price.
+
+    The cost is also ``None`` if the predictor does not report what it spends.
+    """
+    if not run.summary_row(predictor).reports_llm:
+        return None
     rows = run.scores.rows(predictor)
     found = totals([call for row in rows for call in row.calls], run.record.prices).cost
     return None if found is None or not rows else found / len(rows)
@@ -51,18 +56,19 @@ def standings(run: RunData) -> list[Standing]:
     """Return each predictor's mean on the primary measure, its p95 latency and its LLM cost per query.
 
     The cost is an amount of money if all calls have a price, and otherwise a number of tokens. Predictors
-    without a measured latency are omitted.
+    without a measured latency are omitted, and those that do not report what they spend on LLMs.
     """
-    costs = [cost_per_query(run, row.predictor) for row in run.summary_rows]
+    known = [row for row in run.summary_rows if row.reports_llm]
+    costs = [cost_per_query(run, row.predictor) for row in known]
     priced = run.record.prices is not None and None not in costs
     return [
         Standing(
             name=row.predictor,
             quality=run.scores.average(row.predictor, run.primary),
             p95_ms=row.latency_p95_ms,
-            cost=cost if priced and cost is not None else row.llm_tokens_per_query,
+            cost=cost if priced and cost is not None else row.llm_tokens_per_query or 0.0,
         )
-        for row, cost in zip(run.summary_rows, costs, strict=True)
+        for row, cost in zip(known, costs, strict=True)
         if row.latency_p95_ms is not None
     ]
 

@@ -90,7 +90,7 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
         runs[row.predictor, row.repeat].append(row)
     repeated = {predictor for predictor, repeat in runs if repeat}
     qrels = "".join(
-        f"{_token(question.id)} 0 {document} {relevance}\n"
+        f"{trec_token(question.id)} 0 {document} {relevance}\n"
         for question in run.asked
         for document, relevance in _qrels(question, ids).items()
     )
@@ -103,7 +103,7 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
         names[name] += 1
         path = output / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
         lines = (
-            f"{_token(row.question_id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+            f"{trec_token(row.question_id)} Q0 {document} {rank} {value:g} {trec_token(tag)}\n"
             for row in ours
             for rank, (document, value) in enumerate(
                 _ranked(row, asked[row.question_id], ids).items(), start=1
@@ -117,22 +117,22 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
 def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     if ids == "gold":
         return question_qrels(question)
-    return {_document(item.source_file): item.relevance or 1 for item in question.gold}
+    return {document_id(item.source_file): item.relevance or 1 for item in question.gold}
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:
     """Map a row's document ids, best first, to the scores n, n-1, ..., 1."""
     if ids == "gold":
         return question_run(Judged(hits=row.hits, question=question))
-    return falling(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
+    return falling(dict.fromkeys(document_id(resolve_source(hit.source, question)) for hit in row.hits))
 
 
-def _document(source: str) -> str:
+def document_id(source: str) -> str:
     """Return the document id of a source (for an entry in a BEIR dataset, the entry's own id)."""
-    return _token(ir_collections.entry_id(source) or source)
+    return trec_token(ir_collections.entry_id(source) or source)
 
 
-def _token(text: str) -> str:
+def trec_token(text: str) -> str:
     """Return the text, percent-encoded if it contains characters that would end a column."""
     if not _COLUMN_END.search(text):
         return text or "-"

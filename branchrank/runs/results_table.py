@@ -237,15 +237,14 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
             for name in run.predictors
         },
         run.clusters,
-        pairs_of(baselines_of(run.settings.baseline, run.predictors), run.predictors),
+        run.scores.comparable(pairs_of(baselines_of(run.settings.baseline, run.predictors), run.predictors)),
         run.options,
     )
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
     """Return the table for two compared runs, with significance tests on the first measure."""
-    comparisons = tuple(pair.comparison for pair in compared.pairs)
-    n, tested = comparisons[0].n, comparisons[0].measure
+    n, tested = compared.pairs[0].comparison.n, compared.pairs[0].comparison.measure
     means: dict[str, dict[str, float]] = {}
     for pair in compared.pairs:
         each, others = pair.comparison, pair.others
@@ -259,7 +258,7 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
             SystemResult(name=name, means={each: bounded(value, None, n) for each, value in of.items()})
             for name, of in means.items()
         ),
-        comparisons=comparisons,
+        comparisons=tuple(pair.comparison for pair in compared.pairs if not pair.failed),
     )
 
 

@@ -67,7 +67,9 @@ class Row(Record, frozen=True, kw_only=True):
     (:mod:`branchrank.runs.attribution`), and ``lost`` is the stage at which the gold was lost.
 
     ``excluded`` is the number of hits that were removed because they overlap an excluded span. ``altered`` is
-    the number of hits whose returned text is not the text of their lines. Numbers that are 0 are omitted.
+    the number of hits whose returned text is not the text of their lines. ``missing`` and ``ambiguous`` are
+    the numbers of hits without lines whose text is at no place of the corpus, and at several. Numbers that
+    are 0 are omitted.
     """
 
     question_id: str
@@ -85,6 +87,8 @@ class Row(Record, frozen=True, kw_only=True):
     fallbacks: tuple[str, ...] = ()
     excluded: Count | msgspec.UnsetType = msgspec.UNSET
     altered: Count | msgspec.UnsetType = msgspec.UNSET
+    missing: Count | msgspec.UnsetType = msgspec.UNSET
+    ambiguous: Count | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> RowKey:

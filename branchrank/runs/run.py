@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,9 @@ from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
+    ALL_PAIRS,
     Judgment,
+    baselines_of,
     check_size,
     compare_scored,
     declared_measures,
@@ -194,9 +196,9 @@ class RunData:
         found = compare_scored(self.scores, measure, pairs, options)
         if not found:
             raise UsageError(
-                f"{self.directory} has nothing to compare: it has only one predictor, or no answerable "
-                "questions",
-                remedy="choose a run with two predictors",
+                f"{self.directory} has nothing to compare: it has only one predictor that answered, or no "
+                "answerable questions",
+                remedy="choose a run with two predictors that answered",
             )
         return found
 
@@ -233,6 +235,36 @@ class RunData:
             gold_facts=tuple(facts for facts in self.gold_facts if facts.question_id in ids),
             conditions=(*self.conditions, *conditions),
         )
+
+    def only(self, predictors: Collection[str]) -> RunData:
+        """Return the run restricted to some of its predictors.
+
+        If a declared baseline is not among them, every pair of predictors is compared.
+        """
+        rows = tuple(row for row in self.rows if row.predictor in predictors)
+        kept = tuple(each for each in self.record.predictors if each.name in predictors)
+        record = msgspec.structs.replace(
+            self.record, predictors=kept, failures=sum(row.status == "failed" for row in rows)
+        )
+        timed = tuple(timing for timing in self.timed if timing.predictor in predictors)
+        run = replace(self, record=record, rows=rows, timed=timed)
+        lost = set(baselines_of(self.settings.baseline, self.predictors)) - set(predictors)
+        return run.with_benchmark(baseline=ALL_PAIRS) if lost else run
+
+    def joined(self, other: RunData) -> RunData:
+        """Return the run with the predictors of another run over the same questions in addition."""
+        predictors = (*self.record.predictors, *other.record.predictors)
+        warnings = tuple(dict.fromkeys((*self.record.warnings, *other.record.warnings)))
+        prices = self.record.prices or other.record.prices
+        record = msgspec.structs.replace(self.record, predictors=predictors, warnings=warnings, prices=prices)
+        timed = (*self.timed, *other.timed)
+        return replace(self, record=record, rows=(*self.rows, *other.rows), timed=timed)
+
+    def with_benchmark(self, **settings: object) -> RunData:
+        """Return the run with other settings of the benchmark, such as ``delta``."""
+        section = BenchmarkSettings.section
+        changed = {**self.record.settings, section: {**self.record.settings.get(section, {}), **settings}}
+        return replace(self, record=msgspec.structs.replace(self.record, settings=changed))
 
 
 def with_others(

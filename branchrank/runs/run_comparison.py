@@ -16,7 +16,7 @@ from branchrank.errors import RunError, UsageError
 from branchrank.io.printable import safe
 from branchrank.measures.measures import NamedMeasure, mean, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import CompareOptions, Comparison, Decision, Gate, compare_pairs, gate
-from branchrank.records import Record
+from branchrank.records import NOT_REPORTED, Record
 from branchrank.runs.estimates import difference
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Estimate
@@ -27,6 +27,7 @@ from branchrank.runs.words import (
     effect,
     gap_between,
     milliseconds,
+    number,
     opening,
     plural,
     score,
@@ -40,15 +41,16 @@ if TYPE_CHECKING:
 class PredictorComparisons(Record, frozen=True, kw_only=True):
     """The comparisons of a run's predictors on one measure, adjusted together with Holm's correction.
 
-    ``str()`` returns the text that ``branchrank compare`` prints.
+    ``failed`` are the predictors whose queries all failed, and which are not compared. ``str()`` returns the
+    text that ``branchrank compare`` prints.
     """
 
     comparisons: tuple[Comparison, ...]
+    failed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return _text(
-            f"{opening(each)} {sentence(each)} Effect size: {effect(each)}." for each in self.comparisons
-        )
+        said = [f"{opening(each)} {sentence(each)} Effect size: {effect(each)}." for each in self.comparisons]
+        return _text([*said, *(f"{name}: not compared, because all queries failed." for name in self.failed)])
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -89,7 +91,8 @@ class Pair(Record, frozen=True, kw_only=True):
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
     levels. ``won`` and ``lost`` contain the ids of the questions on which the candidate scored higher and
     lower, in the order of the run. ``same_hits`` is true if both
-    predictors returned the same hits for every question. ``str()`` returns the text that
+    predictors returned the same hits for every question. ``failed`` is true if
+    one of them failed every query; then no verdict is printed. ``str()`` returns the text that
     ``branchrank compare`` prints for the pair.
     """
 
@@ -99,20 +102,26 @@ class Pair(Record, frozen=True, kw_only=True):
     won: tuple[str, ...]
     lost: tuple[str, ...]
     same_hits: bool = False
+    failed: bool = False
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
 
     def __str__(self) -> str:
-        old, new = self.baseline, self.candidate
+        old, new, found = self.baseline, self.candidate, self.comparison
+        verdict = [f"{opening(found)} {sentence(found)}", f"effect size: {effect(found)}"]
+        if self.failed:
+            verdict = [
+                f"{found.candidate} vs {found.baseline}: no verdict, because every query of one failed."
+            ]
         return _text(
             (
                 *map(str, self.by_gold),
-                f"{opening(self.comparison)} {sentence(self.comparison)}",
-                f"effect size: {effect(self.comparison)}",
+                *verdict,
                 *map(str, self.others),
                 f"p50: {milliseconds(old.latency_p50_ms)} -> {milliseconds(new.latency_p50_ms)} ms",
                 f"p95: {milliseconds(old.latency_p95_ms)} -> {milliseconds(new.latency_p95_ms)} ms",
-                f"LLM tokens per query: {old.llm_tokens_per_query:.0f} -> {new.llm_tokens_per_query:.0f}; "
+                f"LLM tokens per query: {number(old.llm_tokens_per_query, 0, NOT_REPORTED)} -> "
+                f"{number(new.llm_tokens_per_query, 0, NOT_REPORTED)}; "
                 f"lines per hit: {old.lines_per_hit or 0:.1f} -> {new.lines_per_hit or 0:.1f}",
                 f"won ({len(self.won)}): {', '.join(self.won) or 'none'}",
                 f"lost ({len(self.lost)}): {', '.join(self.lost) or 'none'}",
@@ -218,6 +227,7 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
                 won=tuple(key for key, value in after.items() if value > before[key]),
                 lost=tuple(key for key, value in after.items() if value < before[key]),
                 same_hits=_answers(candidate, new) == _answers(baseline, old),
+                failed=baseline.scores.failed(old) or candidate.scores.failed(new),
                 others=tuple(_change(baseline, candidate, (old, new), each) for each in others),
                 by_gold=tuple(
                     _change(baseline.by_gold[level], part, (old, new), chosen, level)

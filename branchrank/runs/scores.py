@@ -68,6 +68,14 @@ class Scores:
         """Return a predictor's rows for a question, one per repeat, or an empty list if there are none."""
         return self._rows[predictor].get(question_id, [])
 
+    def failed(self, predictor: str) -> bool:
+        """Return whether every query of a predictor failed, so that nothing is known about its quality."""
+        return all(row.status == "failed" for rows in self._rows[predictor].values() for row in rows)
+
+    def comparable(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the pairs of predictors that both answered at least one query."""
+        return [pair for pair in pairs if not any(map(self.failed, pair))]
+
     def per_question(self, predictor: str, measure: NamedMeasure) -> dict[str, float]:
         """Return the measure's value in 0..1 for each answerable question, averaged over the repeats."""
         key = (predictor, measure.name)

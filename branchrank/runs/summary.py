@@ -8,7 +8,7 @@ from functools import partial
 from branchrank.measures.matching import has_lines
 from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.passage_size import passage_size, summarize_passages
-from branchrank.records import Record
+from branchrank.records import NO_LLM, NOT_REPORTED, Record
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
 
@@ -23,6 +23,8 @@ COUNTS = {
         "altered",
         "hits whose returned text was replaced, because their lines have another text",
     ),
+    "missing_hits": ("missing", "hits without lines whose text is not in the corpus"),
+    "ambiguous_hits": ("ambiguous", "hits without lines whose text is at several places of the corpus"),
     "untimed_failures": ("untimed", "failed queries, which p50 and p95 do not contain"),
 }
 
@@ -33,7 +35,8 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     ``estimates`` contains every standard measure, followed by the measures that were requested by name, each
     with its interval. ``questions`` is the number of all questions. The scores are means over the
     ``answerable_questions`` questions that have gold. ``span_precision`` and ``gold_coverage`` are means over
-    the ``span_questions`` questions whose gold has lines.
+    the ``span_questions`` questions whose gold has lines. The numbers of LLM calls and tokens are ``None`` if
+    the predictor uses an LLM, or may use one, and reported no call.
     """
 
     predictor: str
@@ -43,10 +46,10 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     lines_per_hit: float | None
     latency_p50_ms: float | None
     latency_p95_ms: float | None
-    llm_calls_per_query: float
-    llm_tokens_per_query: float
-    llm_cached_calls_per_query: float
-    llm_failed_calls_per_query: float
+    llm_calls_per_query: float | None
+    llm_tokens_per_query: float | None
+    llm_cached_calls_per_query: float | None
+    llm_failed_calls_per_query: float | None
     span_precision: float | None
     gold_coverage: float | None
     characters_per_hit: float | None
@@ -68,7 +71,14 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     latency_p95_high_ms: float | None = None
     excluded_hits: int = 0
     altered_hits: int = 0
+    missing_hits: int = 0
+    ambiguous_hits: int = 0
     untimed_failures: int = 0
+
+    @property
+    def reports_llm(self) -> bool:
+        """Whether it is known what the predictor spends on LLMs, which may be nothing."""
+        return self.llm_calls_per_query is not None
 
     @property
     def rates(self) -> dict[str, float | None]:
@@ -110,9 +120,15 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
     shown = [hit for hits, _ in answers for hit in hits]
     sizes = [passage_size(hits, scores.questions[key]) for hits, key in answers]
     tokens = [hit.tokens for hit in shown if hit.tokens is not None]
+    models = ", ".join(sorted({call.model for call in calls if call.model}))
+    llm = models if models and rows[0].llm in (NO_LLM, NOT_REPORTED) else rows[0].llm
+
+    def per_query(total: int) -> float | None:
+        return total / len(rows) if calls or llm == NO_LLM else None
+
     return SummaryRow(
         predictor=predictor,
-        llm=rows[0].llm,
+        llm=llm,
         questions=len({row.question_id for row in rows}),
         estimates={
             name: estimate(scores.per_question(predictor, measures[name]), scores.clusters)
@@ -120,10 +136,10 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },
-        llm_calls_per_query=len(calls) / len(rows),
-        llm_tokens_per_query=sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows),
-        llm_cached_calls_per_query=sum(call.served_by != "server" for call in calls) / len(rows),
-        llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
+        llm_calls_per_query=per_query(len(calls)),
+        llm_tokens_per_query=per_query(sum(call.prompt_tokens + call.completion_tokens for call in calls)),
+        llm_cached_calls_per_query=per_query(sum(call.served_by != "server" for call in calls)),
+        llm_failed_calls_per_query=per_query(sum(call.outcome != "ok" for call in calls)),
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         # Older runs have no token counts.
         tokens_per_hit=mean(tokens) if tokens and len(tokens) == len(shown) else None,
@@ -133,6 +149,8 @@ def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, Nam
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         excluded_hits=sum(row.excluded or 0 for row in rows),
         altered_hits=sum(row.altered or 0 for row in rows),
+        missing_hits=sum(row.missing or 0 for row in rows),
+        ambiguous_hits=sum(row.ambiguous or 0 for row in rows),
         untimed_failures=warm.failed,
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),

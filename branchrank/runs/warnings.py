@@ -46,16 +46,23 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
         no_answer, no_reply = len(errors) == len(own) > 0, bool(calls) and "ok" not in calls
         parts = []
         if errors:
-            parts.append(f"{_failed(errors, len(own), 'query')} (each counts as a miss)")
+            counts = "so it is not compared" if no_answer else "each counts as a miss"
+            parts.append(f"{_failed(errors, len(own), 'query')} ({counts})")
         if no_reply:
             parts.append(_failed(calls, len(calls), "LLM call"))
         elif fallen:
             reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
-        if altered := sum(row.altered or 0 for row in own):
+        if altered := [row for row in own if row.altered]:
+            count = plural(sum(row.altered or 0 for row in altered), "hit")
             parts.append(
-                f"the text of {plural(altered, 'hit')} is not the text of the lines, and was replaced"
+                f"the text of {count} is not the text of the lines, and was replaced (first in question "
+                f"{altered[0].question_id})"
+            )
+        if unplaced := sum((row.missing or 0) + (row.ambiguous or 0) for row in own):
+            parts.append(
+                f"{plural(unplaced, 'hit')} without lines can't be placed in the corpus (each is a miss)"
             )
         if parts:
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)

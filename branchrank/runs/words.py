@@ -86,9 +86,9 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None, digits: int = 1, missing: str = NOTHING) -> str:
     """Format a number with a fixed number of decimal places."""
-    return NOTHING if value is None else f"{value:.{digits}f}"
+    return missing if value is None else f"{value:.{digits}f}"
 
 
 def p_value(p: float) -> str:
@@ -180,19 +180,25 @@ def open_question(comparison: Comparison) -> str:
         within = size(comparison.unseen, comparison.measure)
         why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
     else:
-        why = str(comparison.verdict)
+        why = f"{comparison.verdict}{'' if comparison.ci_low is not None else ' from so few pages'}"
     enough = comparison.enough
     if enough is None:
-        return why if comparison.ci_low is not None else f"{why} from so few pages"
-    return f"{why}; about {enough[0]:,} questions on {enough[1]:,} pages would decide"
+        return why
+    decides = "would decide"
+    if not comparison.differing:
+        within = margin(comparison.delta, comparison.measure)
+        decides = f"without a difference would show equivalence within {within}"
+    return f"{why}; about {enough[0]:,} questions on {enough[1]:,} pages {decides}"
 
 
 def _what_would_settle(comparison: Comparison) -> str:
     n = comparison.n
     if comparison.ci_low is None:
-        return f"The {n:,} questions are on too few pages to tell."
-    if comparison.mde is None:
-        return f"The two systems disagree on too few of the {n:,} questions to tell."
-    gap_size = size(comparison.mde, comparison.measure)
-    words = open_question(comparison)
-    return f"{n:,} questions can detect a gap of {gap_size} or more; {words.partition('; ')[2] or words}."
+        found = f"The {n:,} questions are on too few pages to tell"
+    elif comparison.mde is None:
+        differing = f"{comparison.differing or 'none'} of the {n:,} questions"
+        found = f"The two systems differ on {differing}, too few to detect any gap"
+    else:
+        found = f"{n:,} questions can detect a gap of {size(comparison.mde, comparison.measure)} or more"
+    needed = open_question(comparison).partition("; ")[2]
+    return f"{found}; {needed}." if needed else f"{found}."

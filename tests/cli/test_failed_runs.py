@@ -36,6 +36,16 @@ def test_a_predictor_that_fails_every_query_ends_the_command_with_code_9(
     [made] = tmp_path.iterdir()
     assert "all 8 queries failed" in (made / "report.md").read_text(encoding="utf-8")
     assert [row["failures"] for row in table(made / "summary.csv")] == ["0", "8"]
+    assert "so it is not compared" in result.stdout
+    for words in ((), ("--all-pairs",)):
+        refused = invoke("compare", made, *words)
+        assert (refused.exit_code, "only one predictor that answered" in refused.stderr) == (2, True)
+    both = invoke("compare", made, made).stdout
+    assert both.count("no verdict, because every query of one failed") == 1
+    assert "always-failing (candidate) vs always-failing (baseline): equivalent" not in both
+    assert invoke("gate", made, "--baseline", made).exit_code == 0
+    for text in (result.stdout, (made / "report.md").read_text(encoding="utf-8")):
+        assert "always-failing vs local" not in text
     assert invoke("verify", made).exit_code == 0
 
 

@@ -2,12 +2,15 @@
 
 import tracemalloc
 
+import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
-from branchrank.measures.passage_size import passage_size, summarize_passages
-from branchrank.records import Span
+from branchrank.measures.matching import judge
+from branchrank.measures.passage_size import found_within, passage_size, summarize_passages
+from branchrank.records import GoldItem, Span
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)
@@ -29,6 +32,35 @@ def test_spans_are_measured_as_the_sets_of_their_lines(hits, golds):
     assert (size.lines, size.gold_lines) == (lines, gold_lines)
     assert size.span_precision == (gold_lines / lines if lines else 0)
     assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(hits_of, golds_of, st.integers(1, 60))
+def test_gold_within_a_number_of_lines_is_gold_among_the_first_returned_lines(hits, golds, lines):
+    asked = question(*golds, source_aliases=("c",))
+    judged = judge(hits, asked).hits
+    source = golds[0].source_file
+    returned = [
+        (source if each.source == "c" else each.source, line)
+        for each in judged
+        for line in range(each.line_start, each.line_end + 1)
+    ]
+    wanted = {
+        (item.source_file, line)
+        for item in golds
+        for line in range(item.answer_line_start, item.answer_line_end + 1)
+    }
+    assert found_within(judged, asked, lines) == bool(wanted & set(returned[:lines]))
+
+
+def test_gold_without_lines_is_within_the_lines_of_a_whole_hit():
+    file = question(gold("a", 1, 4), gold_level="file")
+    assert found_within(judge([hit("b", 1, 9), hit("a", 5, 90)], file).hits, file, 10)
+    quote = question(GoldItem(source_file="a", answer_quote="text"))
+    judged = judge([msgspec.structs.replace(hit("a", 1, 9), text="the text", plain="the text")], quote).hits
+    assert [found_within(judged, quote, lines) for lines in (8, 9)] == [False, True]
+    excluded = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
+    assert found_within(judge([hit("x", 1, 9), hit("a", 1, 4)], excluded).hits, excluded, 1)
 
 
 def test_a_huge_hit_uses_little_memory():

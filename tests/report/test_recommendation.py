@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import msgspec
+from support.commands import invoke
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
@@ -111,6 +112,33 @@ def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
     assert re.search(r"too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
 
 
+def test_the_headline_and_the_commands_name_the_same_questions_that_would_decide(tmp_path: Path) -> None:
+    """One win in 60 questions: no gap is detectable. None at all: what decides is evidence of equivalence."""
+    for more, words in (
+        (0.03, r"would decide"),
+        (0.0, r"without a difference would show equivalence within"),
+    ):
+        run = made(tmp_path / f"{more}", Planned("local", 0.6), Twin("new", 0.6, more), count=60)
+        [found] = run.judgment.comparisons
+        assert (found.mde, found.differing == 0) == (None, more == 0)
+        counts = re.findall(rf"about ([\d,]+ questions on [\d,]+ pages) {words}", recommendation_text(run))
+        printed = invoke("compare", run.directory).output
+        assert invoke("report", run.directory).exit_code == 0
+        for text in (printed, (run.directory / "report.md").read_text(encoding="utf-8")):
+            assert f"too few to detect any gap; about {counts[0]} {words}" in text
+
+
+def test_the_ties_that_are_said_to_show_equivalence_show_it(tmp_path: Path) -> None:
+    for family in (1, 3):
+        arms = (Planned("local", 0.6), *(Twin(f"new{each}", 0.6, 0) for each in range(family)))
+        few = make_run(tmp_path / f"few{family}", arms, make_questions(12), latency_sample=0)
+        enough = few.judgment.comparisons[0].enough
+        assert enough is not None
+        for count, is_equivalent in ((enough[0], True), (enough[0] - 2, False)):
+            run = make_run(tmp_path / f"{family}-{count}", arms, make_questions(count), latency_sample=0)
+            assert (run.judgment.comparisons[0].verdict == "equivalent within delta") == is_equivalent
+
+
 def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
     assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local leads: ")
@@ -150,7 +178,8 @@ def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -
 def test_a_system_that_failed_every_query_is_left_out(tmp_path: Path) -> None:
     run = made(tmp_path, Broken("broken", 0.9), Planned("local", 0.6))
     assert recommendation_text(run).startswith("local: right passage first")
-    assert "the only system that answered" in recommendation_text(run)
+    assert "It was not compared, because every query" in recommendation_text(run)
+    assert run.judgment.comparisons == ()
     assert any(each.startswith("broken: all 100 queries failed") for each in recommendation(run).cautions)
 
 

@@ -96,10 +96,22 @@ def test_the_stated_chance_is_the_share_of_all_draws(
     assert chance_found((drawn, first), (more, second), altered) == pytest.approx(found)
 
 
-def test_the_workspace_of_a_run_that_is_not_trusted_is_not_opened(run: Path) -> None:
-    with pytest.raises(RunError, match="- workspace") as caught:
-        Run.load(run).verify(rerun=1)
-    assert "add --trust" in caught.value.remedy
+def test_a_rerun_reads_the_workspace_of_the_run_without_trust_but_runs_no_code(
+    run: Path, tmp_path: Path
+) -> None:
+    result = invoke("verify", run, "--rerun", 3)  # the workspace is not the one of this folder
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 answers to 3 questions are the same" in result.output
+    assert f"not rerun: mine: it calls {CLASS}" in result.output
+    record = read_run(run)
+    nowhere = replace(record, data_dir=str(tmp_path / "nowhere"))
+    model = {"default": {**record.index_settings["default"], "embedder": str(tmp_path / "model")}}
+    for name, changed in (("a", nowhere), ("b", replace(record, index_settings=model))):
+        write_run(copy := shutil.copytree(run, tmp_path / name), changed)
+        refused = invoke("verify", copy, "--rerun", 1)
+        assert refused.exit_code != 0
+        assert not (tmp_path / "nowhere").exists()
+        assert ("- embedding model" in refused.stderr) == (name == "b")
 
 
 def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> None:

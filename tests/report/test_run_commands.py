@@ -181,7 +181,11 @@ def test_power_works_without_a_run() -> None:
     few = invoke("power", "--questions", 150, "--difference", "0.1", "--sources", 25)
     uneven = invoke("power", "--questions", 150, "--sources", 25, "--page-variation", "1.8")
     assert "4,099 questions on 25 pages" in few.output
-    assert "On a page each, 168 questions are enough." in few.output
+    assert "On a page each, it needs 168 questions." in few.output
+    assert invoke("power", "--difference", 0).stderr.startswith("error: a difference of 0 can't be detected")
+    never = invoke("power", "--difference", "0.05", "--sources", 30).output
+    assert "needs more than 30 pages, on which 20,000 questions are not enough" in never
+    assert "On a page each, it needs 658 questions." in never
     assert int(uneven.output.splitlines()[2].split()[1]) < int(few.output.splitlines()[2].split()[1])
 
 

@@ -53,6 +53,9 @@ def make_world(folder: Path) -> Path:
     write_file(holidays, "# Holidays\n" + 39 * "\n" + "Up to five days carry over.\n" * 6)
     shorten(checkout / "data" / "sample" / "questions.jsonl")
     shutil.copy(ROOT / "examples" / "titles.py", checkout)
+    for module in blocks("docs/pipelines.md", "python"):
+        if name := re.match(r"# (\w+\.py): ", module.text):
+            write_file(checkout / name[1], module.text)
     shared = folder / "shared"
     for documents in (
         checkout / "docs",

@@ -22,11 +22,11 @@ from msgspec.structs import replace
 
 from branchrank.bench.record import differences, read_seal, seal_of
 from branchrank.bench.resume import RunAccess
-from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import digest_now
 from branchrank.corpus.named import locate_corpus
+from branchrank.corpus.reading import document_lines
 from branchrank.errors import InputError
-from branchrank.io.files import digest_file, read_beneath
+from branchrank.io.files import digest_file
 from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.measures.matching import is_strict
 from branchrank.questions.anchoring import check_anchors
@@ -148,7 +148,7 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
         lines = {}
         for source in {*question.source_aliases, *(item.source_file for item in question.gold)}:
             try:
-                lines[source] = split_lines(decode(read_beneath(root, source))[0])
+                lines[source] = document_lines(root, source)
             except OSError:
                 continue
         gold = tuple(
@@ -179,7 +179,7 @@ def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
     @cache
     def lines(source: str) -> list[str]:
         try:
-            return split_lines(decode(read_beneath(root, source))[0])
+            return document_lines(root, source)
         except OSError:
             return []
 

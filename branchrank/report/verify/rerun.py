@@ -185,7 +185,7 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
             continue
         try:
             asked = (predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
-            row = answer(*asked, corpus=rerun.opened.corpus if rerun.opened else None)
+            row = answer(*asked, places=rerun.opened.places if rerun.opened else None)
             text = _difference(_comparable(kept), _comparable(row))
         except LLMError as error:
             text = f"rerun: {error.message}"
