@@ -36,12 +36,14 @@ can't be checked again.
 and stage with those in the run. If possible, half of them are questions on which the leading system and its
 closest rival have different scores. Each draw is new, because an author who knew the draw could alter only
 other questions; `--seed` repeats a draw. The output states the chance that such a draw finds one of 5 altered
-questions, wherever they are; for 20 of 161 questions, it is about 49%. The index must have the digest that
-`run.json` records.
+questions, wherever they are. If the two systems differ on 13 of 161 questions, as in the sample's report, a
+draw of 20 finds one of 5 altered questions in {outside:.0%} of draws if all 5 are among the other 148, and in
+nearly all if they are among the 13. The index must have the digest that `run.json` records.
 
 The command never calls an LLM. With `--llm-replay FILE`, the run's cassette gives the responses; without this
 flag, systems with an LLM are skipped. Predictor classes and endpoints are run, and models outside the
-workspace are used, only with `--trust`. The output lists the skipped systems, which are not checked.
+workspace are used, only with `--trust`. The run's workspace needs no `--trust`: its index is opened, but not
+built, and nothing in it is executed. The output lists the skipped systems, which are not checked.
 Differences of up to 0.0001 between scores are ignored, because the last digits of a score differ between
 processors. On another processor, two hits with nearly equal scores may change places.
 
@@ -86,11 +88,14 @@ def verification_page() -> str:
     """Return the text of ``verification.md``."""
     from support.tamperings import TAMPERINGS
 
+    from branchrank.report.verify.rerun import ALTERED, chance_found
+
     groups: dict[str, list[str]] = {}
     for each in TAMPERINGS:
         groups.setdefault(f"{each.by} | {_word(each.finished)}", []).append(each.name)
     rows = "".join(f"| {group} | {'; '.join(names)} |\n" for group, names in groups.items())
-    return HEAD + rows + TAIL
+    outside = chance_found((10, 13), (10, 148), ALTERED)[0]
+    return HEAD.format(outside=outside) + rows + TAIL
 
 
 def _word(value: bool) -> str:
