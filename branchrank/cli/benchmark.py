@@ -112,7 +112,7 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @FUSION
 @RUNNING
 @settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")
-@settings_options("late_interaction", "bm25", "llm", "index", "cache", "engine")
+@settings_options("late_interaction", "bm25", "llm", "index", "anchoring", "cache", "engine")
 def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None:
     """Run predictors on the same questions, and report quality, latency and LLM cost.
 

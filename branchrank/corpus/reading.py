@@ -31,11 +31,15 @@ ENTRY_POINTS = "branchrank.readers"
 
 
 class _Builtin(NamedTuple):
-    """A built-in reader: the module of its ``READER``, and the package of an extra that the module needs."""
+    """A built-in reader: the module of its ``READER``, and the package of an extra that the module needs.
+
+    ``own_text`` is whether the reader overrides :meth:`Reader.text`.
+    """
 
     module: str
     package: str = ""
     extra: str = ""
+    own_text: bool = False
 
 
 #: Suffixes of files that are templates and assets, not documents, in folders such as ``_static``.
@@ -44,7 +48,7 @@ _PAGES = (".html", ".htm", ".xhtml")
 BUILTIN_READERS: dict[str, _Builtin] = {
     **dict.fromkeys((".rst", ".rst.inc", ".txt"), _Builtin("rst_scan")),
     **dict.fromkeys((".md", ".mdx"), _Builtin("markdown")),
-    **dict.fromkeys(_PAGES, _Builtin("html_pages")),
+    **dict.fromkeys(_PAGES, _Builtin("html_pages", own_text=True)),
     **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
     ".ipynb": _Builtin("notebooks"),
     **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
@@ -95,9 +99,7 @@ def reader_of(suffix: str) -> Reader:
     for an installed reader that can't be imported.
     """
     if builtin := BUILTIN_READERS.get(suffix):
-        if builtin.package and find_spec(builtin.package) is None:
-            purpose = f"reading files that end with {suffix}"
-            raise MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
+        _require_extra(suffix)
         found: Reader = importlib.import_module(f"branchrank.corpus.{builtin.module}").READER
         return found
     entry = installed_readers()[suffix]
@@ -130,10 +132,17 @@ def why_unread(source: str) -> str:
 @cache
 def _missing_extra(suffix: str) -> str:
     try:
-        reader_of(suffix)
+        _require_extra(suffix)
     except MissingDependencyError as error:
         return error.remedy
     return ""
+
+
+def _require_extra(suffix: str) -> None:
+    builtin = BUILTIN_READERS.get(suffix)
+    if builtin and builtin.package and find_spec(builtin.package) is None:
+        purpose = f"reading files that end with {suffix}"
+        raise MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
 
 
 def _reader(source: str) -> Reader:
@@ -170,7 +179,11 @@ def document_text(source: str, content: bytes) -> str:
     Raises the same errors as :func:`read_document`. A file without a reader is read as plain text.
     """
     suffix = suffix_of(source)
-    return reader_of(suffix).text(content)[0] if suffix else decode(content)[0]
+    builtin = BUILTIN_READERS.get(suffix)
+    # A query reads the lines of its hits. Importing docutils for that would take longer than the query.
+    if not suffix or (builtin and not builtin.own_text):
+        return decode(content)[0]
+    return reader_of(suffix).text(content)[0]
 
 
 def document_lines(root: Path, source: str) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from branchrank.bench.benchmark import BenchmarkOptions, run_opened
 from branchrank.bench.opening import OpenPlan
+from branchrank.bench.places import Places
 from branchrank.bench.plan import Plan
 from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
@@ -216,4 +217,7 @@ def opened_plan(
     made = tuple(predictors)
     settings = resolve(environment={}).with_parts(part)
     plan = Plan(data_dir=Path(), settings=settings, predictors=made, indexes={})
-    return OpenPlan(plan=plan, records=records, predictors=made, unmemoized=made, corpus=corpus)
+    places = None if corpus is None else Places(corpus)
+    return OpenPlan(
+        plan=plan, records=records, predictors=made, unmemoized=made, corpus=corpus, places=places
+    )

@@ -92,6 +92,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "search": (("green tea",), 0),
     "calibrate": (("--questions", "asked.jsonl"), 0),
     "compare": (("{run}", "{run}"), 0),
+    "advise": (("{run}",), 0),
     "datasets": (("one={run}", "two={run}"), 3),
     "gate": (("{run}", "--baseline", "{run}"), 0),
     "explain": (("{run}", "coffee"), 0),
