@@ -84,13 +84,14 @@ class Planned:
         hits = []
         for place in range(1, min(k, 5) + 1):
             start = 35 if gold is None or place != rank else gold.line_start
+            page = source.removeprefix("page-").removesuffix(".md")
             hits.append(
                 Hit(
                     id=f"{source}@{place}",
                     source=source,
                     line_start=start,
                     line_end=start + 2,
-                    text="",
+                    text="\n".join(f"kettle {page} line {line}" for line in range(start, start + 3)),
                     score=1 / place,
                 )
             )
