@@ -45,6 +45,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Read results": {
         "list": ("runs:list_runs", "List the runs."),
+        "view": ("servers:view", "Look at runs and label questions on a local web page."),
         "show": ("runs:show_run", "Print a run's table."),
         "explain": ("runs:explain", "Show the candidates of one question after every stage."),
         "advise": ("compare:advise", "Recommend a system within limits, and the next experiment."),

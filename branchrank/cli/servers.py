@@ -1,9 +1,10 @@
-"""Serve a workspace: the commands ``serve`` (HTTP) and ``mcp`` (the Model Context Protocol)."""
+"""The commands ``serve`` (HTTP), ``mcp`` (the Model Context Protocol) and ``view`` (a local web page)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +15,21 @@ import click
 
 from branchrank.cli.options import (
     DATA_DIR,
+    DEFAULT_REPORTS,
+    DEMO_FOLDER,
     FILE,
+    FOLDER,
     QUIET,
     RETURNS,
     F,
     flag,
     settings_options,
+    switch,
     together,
 )
 from branchrank.cli.search import open_workspace
-from branchrank.cli.terminal import Command
+from branchrank.cli.terminal import Command, say
+from branchrank.errors import RunError
 
 if TYPE_CHECKING:
     from branchrank.serve.access import Access
@@ -158,3 +164,26 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
             return
         app = mcp_application(server, access)
         _run(app, address["host"], address["port"], ["serving MCP on "], PATH)
+
+
+@click.command("view", cls=Command)
+@click.argument("reports", required=False, type=FOLDER)
+@DATA_DIR
+@flag("--port", "Port to listen on, or 0 for any free port.", 8002, click.IntRange(0, 65_535))
+@switch("--no-open", "Print the page's address without opening it in the browser.")
+def view(reports: Path | None, data_dir: Path, port: int, no_open: bool) -> None:
+    """Show the runs in the folder REPORTS on a local web page (default: reports and branchrank-demo/reports).
+
+    The page lists all runs with their verdicts and trends. Only this machine can reach the page. The page
+    loads nothing from other servers.
+    """
+    from branchrank.serve.view import View, serve_view
+    from branchrank.serve.view_runs import RunList
+
+    folders = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS) if reports is None else (reports,)
+    runs = RunList(folders)
+    if not runs.directories():
+        remedy = "branchrank view FOLDER, or branchrank demo"
+        raise RunError(f"there are no runs in {folders[0]}", remedy=remedy)
+    page = View(runs)
+    serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)

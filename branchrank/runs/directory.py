@@ -381,10 +381,11 @@ def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
     >>> list_runs("no/such/folder")
     []
     """
-    return [_listed(path.parent) for path in sorted(Path(reports).glob(f"*/{RUN_JSON}"))]
+    return [list_run(path.parent) for path in sorted(Path(reports).glob(f"*/{RUN_JSON}"))]
 
 
-def _listed(directory: Path) -> ListedRun:
+def list_run(directory: Path) -> ListedRun:
+    """Return the entry of one run, with its error if the run can't be read."""
     try:
         run = read_run(directory)
         rows = directory / run.rows_file

@@ -30,6 +30,7 @@ DOORS = {
 }
 ENVIRONMENT = {
     "BRANCHRANK_BENCHMARK_LATENCY_SAMPLE": "0",
+    "BROWSER": "true",
     "BRANCHRANK_INDEX_VECTOR_STORE": "exact",
     "COLUMNS": "120",
     "GITHUB_STEP_SUMMARY": "summary.md",
@@ -47,7 +48,7 @@ FIRST = ("README.md", "docs/installation.md", QUICKSTART)
 STARTS = ("README.md", QUICKSTART)
 #: Depends on nothing in its folder and takes long, so it runs for the quickstart alone.
 ONCE = "branchrank demo"
-SERVERS = ("branchrank serve", "branchrank mcp --transport http")
+SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank view")
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,10 @@ NAMED = {
     # It fetches from the index of pip. urllib3 binds to the loopback interface to see whether there is IPv6.
     "corpus add": r"getaddrinfo [\w.-]+|bind ::1:0",
     "serve": r"bind 127\.0\.0\.1:8765",
+    "view": r"bind 127\.0\.0\.1:8766",
 }
 #: Commands of the short form, besides those that prepare the folder: index and benchmark.
-OFTEN = ("retrieve", "serve", "mcp")
+OFTEN = ("retrieve", "serve", "view", "mcp")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
 
@@ -76,7 +77,7 @@ def test_common_commands_open_no_network_connection(library: Path, tmp_path: Pat
     told = tried(library, tmp_path, *OFTEN)
     assert wrong_ends(told) == []
     assert {each["command"]: reached(each) for each in told if reached(each)} == {}
-    assert {each["command"] for each in told if each["attempts"]} == {"serve"}
+    assert {each["command"] for each in told if each["attempts"]} == {"serve", "view"}
 
 
 @pytest.mark.full

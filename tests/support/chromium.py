@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,53 @@ class Chromium:
 
     def open(self, path: Path) -> None:
         """Load a file and wait until it is there."""
-        self._send("Page.navigate", url=path.resolve().as_uri())
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, url: str) -> None:
+        """Load a URL and wait until it is there."""
+        self._send("Page.navigate", url=url)
         while self._receive().get("method") != "Page.loadEventFired":
             pass
+
+    def wait(self, condition: str, seconds: float = 20.0) -> None:
+        """Wait until an expression in the page is true."""
+        end = time.monotonic() + seconds
+        while not self.run(f"Boolean({condition})"):
+            assert time.monotonic() < end, f"never true: {condition}; {self.console}"
+            time.sleep(0.02)
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """Press a key of the keyboard, such as ``Enter`` or ``y``."""
+        code = {"Enter": 13, "Tab": 9, " ": 32, "ArrowUp": 38, "ArrowDown": 40, "Escape": 27}.get(key)
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        pressed = {
+            "key": key,
+            "windowsVirtualKeyCode": code or ord(key.upper()),
+            "modifiers": 8 if shift else 0,
+        }
+        self._send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **pressed)
+        self._send("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def place(self, element: str) -> tuple[float, float]:
+        """The middle of an element (an expression), which is scrolled into view."""
+        box = self.run(
+            f"(() => {{ const found = {element}; "
+            "found.scrollIntoView({ block: 'center', behavior: 'instant' }); "
+            "const box = found.getBoundingClientRect(); "
+            "return [box.left + Math.min(box.width, innerWidth) / 2, box.top + box.height / 2]; })()"
+        )
+        return box[0], box[1]
+
+    def mouse(self, kind: str, at: tuple[float, float]) -> None:
+        """Send ``mousePressed``, ``mouseMoved`` or ``mouseReleased`` with the left button."""
+        point = {"x": at[0], "y": at[1], "button": "left", "buttons": int(kind != "mouseReleased")}
+        self._send("Input.dispatchMouseEvent", type=kind, clickCount=1, **point)
+
+    def click(self, element: str) -> None:
+        """Click an element (an expression) with the mouse."""
+        at = self.place(element)
+        self.mouse("mousePressed", at)
+        self.mouse("mouseReleased", at)
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""

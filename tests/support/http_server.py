@@ -70,13 +70,18 @@ def asking(query: str = "cache", **more: Any) -> bytes:
     return msgspec.json.encode({"query": query, **more})
 
 
-@contextlib.contextmanager
-def running(application: ASGIApp) -> Iterator[Running]:
+def running(application: ASGIApp) -> contextlib.AbstractContextManager[Running]:
     """Serve on a free port of the loopback interface."""
+    return running_at(lambda url: application)
+
+
+@contextlib.contextmanager
+def running_at(application: Callable[[str], ASGIApp]) -> Iterator[Running]:
+    """Serve an application that knows its own URL."""
     listening = listen("127.0.0.1", 0)
-    server = http_server(application)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     port = listening.getsockname()[1]
+    server = http_server(application(f"http://127.0.0.1:{port}"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
         yield Running(server, port)

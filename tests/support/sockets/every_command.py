@@ -100,6 +100,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "report": (("{run}",), 0),
     "power": (("--questions", "154"), 0),
     "serve": (("--predictor", "local", "--port", "8765"), 2),
+    "view": (("--port", "8766", "--no-open"), 2),
     "export-trec": (("{run}", "--output", "trec"), 0),
     "score-trec": (("trec/local.run", "trec/qrels.txt"), 0),
     "compare-trec": (("trec/qrels.txt", "trec/local.run", "trec/sqlite.run"), 0),

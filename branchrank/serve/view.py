@@ -1,0 +1,132 @@
+"""The local page for finished runs: an HTTP application with static files and JSON.
+
+1. The page is plain HTML, CSS and JavaScript from the folder ``page``, and the style sheet of the report. The
+   content security policy allows only these files, and no other origin may read or frame them.
+2. Each request must have this server's address in its ``Host`` header (:mod:`branchrank.serve.access`).
+3. A request that writes must also have this address in its ``Origin`` header, and the token of this start in
+   its ``Authorization`` header. The page gets the token from the part of the URL after ``#``, which browsers
+   never send.
+4. A client names runs and documents. The server opens them only if they are in its own lists.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.io.printable import safe
+from branchrank.serve.access import Access
+from branchrank.serve.server import Guard, Refusal, http_server, listen, url_of
+from branchrank.serve.view_runs import RunList, trends
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+except ImportError:
+    raise MissingDependencyError("starlette", extra="serve", purpose="the local page") from None
+
+HOST = "127.0.0.1"
+#: The page's files, with their package and media type.
+_FILES = {
+    "report.css": ("branchrank.report", "page.css", "text/css"),
+    "view.css": ("branchrank.serve", "view.css", "text/css"),
+    "view.js": ("branchrank.serve", "view.js", "text/javascript"),
+    "runs.js": ("branchrank.serve", "runs.js", "text/javascript"),
+}
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+#: The paths of the page's views, which all have the same HTML.
+_VIEWS = ("/", "/questions", "/compare", "/label")
+
+
+class View:
+    """The page's data: the runs and, if there is a workspace, its documents and question file."""
+
+    def __init__(self, runs: RunList) -> None:
+        self.runs = runs
+
+    def runs_json(self, _request: Request) -> object:
+        """Return the runs, newest first, and the trend of each experiment."""
+        found = self.runs.summaries()
+        return {"runs": found, "trends": trends(found)}
+
+
+def view_application(view: View, access: Access) -> Guard:
+    """Return the page's application, wrapped in the guard that checks requests.
+
+    ``access`` contains the page's only origin. Its token is needed only for writing.
+    """
+    routes = [
+        *(Route(path, _page) for path in _VIEWS),
+        Route("/page/{name}", _file),
+        Route("/api/runs", _answer(view.runs_json)),
+    ]
+    app = Starlette(routes=routes, exception_handlers={Refusal: _refused, Exception: _fault})
+    return Guard(app, msgspec.structs.replace(access, token=""))
+
+
+def _page(_request: Request) -> Response:
+    return _asset("branchrank.serve", "view.html", "text/html")
+
+
+def _file(request: Request) -> Response:
+    found = _FILES.get(request.path_params["name"])
+    if found is None:
+        raise Refusal(404, "no_file", "the page has no such file")
+    return _asset(*found)
+
+
+def _asset(package: str, name: str, media_type: str) -> Response:
+    content = files(package).joinpath("page", name).read_bytes()
+    return Response(content, headers=_HEADERS, media_type=media_type)
+
+
+def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
+    """Return the endpoint that responds with what ``make`` returns, as JSON."""
+
+    def endpoint(request: Request) -> Response:
+        try:
+            content = msgspec.json.encode(make(request))
+        except BranchRankError as error:
+            raise Refusal(422, "refused", safe(str(error))) from None
+        return Response(content, headers=_HEADERS, media_type="application/json")
+
+    return endpoint
+
+
+async def _refused(_request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)
+    return refusal.response
+
+
+async def _fault(_request: Request, _error: Exception) -> Response:
+    return Refusal(500, "failed", "the page's server failed; its terminal shows the error").response
+
+
+def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *, browse: bool) -> None:
+    """Serve the page until the process is stopped.
+
+    ``ready`` is called with the page's URL, which contains the token. If ``browse`` is true, the URL is also
+    opened in the browser.
+    """
+    with listen(HOST, port) as listening:
+        url = url_of(HOST, listening)
+        app = view_application(view, Access(hosts=(HOST,), origins=(url,), token=token))
+        address = f"{url}/#token={token}"
+        ready(address)
+        if browse:
+            webbrowser.open(address)
+        http_server(app).run(sockets=[listening])

@@ -1,0 +1,71 @@
+"""Runs to look at, the page's server, and a browser."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.types import ASGIApp
+from support.chromium import Chromium
+from support.http_server import Running, running_at
+from support.made_runs import Planned, make_corpus, make_questions, make_run
+
+from branchrank.questions.question_files import write_questions
+from branchrank.runs.run import RunData
+from branchrank.serve.access import Access
+from branchrank.serve.view import View, view_application
+from branchrank.serve.view_runs import RunList
+
+TOKEN = "the-token-of-this-start"
+
+
+def dated(run: RunData, created: str) -> None:
+    """Give a run's directory another date."""
+    path = run.directory / "run.json"
+    path.write_text(path.read_text().replace(run.record.created, created))
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of one experiment, the last with other questions; one that can't be read; a workspace."""
+    folder = tmp_path_factory.mktemp("view")
+    make_corpus(folder / "docs", 60)
+    questions = make_questions(30, unanswerable=2)
+    arms = [Planned("local", 0.6), Planned("hybrid", 0.8), Planned("<b>bold</b>", 0.2)]
+    dated(make_run(folder, arms[:2], questions), "2026-01-01T00:00:00+00:00")
+    dated(make_run(folder, arms[:2][::-1], questions, baseline="local"), "2026-01-02T00:00:00+00:00")
+    dated(make_run(folder, arms, make_questions(25)), "2026-01-03T00:00:00+00:00")
+    broken = folder / "reports" / "broken"
+    broken.mkdir()
+    (broken / "run.json").write_text('{"schema_version": 2, "experiment": "<script>alert(1)</script>"}')
+    data = folder / "data"
+    data.mkdir()
+    (data / "branchrank.toml").write_text('corpus = "../docs"\nquestions = "questions.jsonl"\n')
+    write_questions(data / "questions.jsonl", questions)
+    return folder
+
+
+def page_of(folder: Path) -> contextlib.AbstractContextManager[Running]:
+    """Serve the page for the runs and the workspace in a folder."""
+    return running_at(lambda url: view_of(folder, url))
+
+
+def view_of(folder: Path, url: str) -> ASGIApp:
+    access = Access(hosts=("127.0.0.1",), origins=(url,), token=TOKEN)
+    return view_application(View(RunList([folder / "reports"])), access)
+
+
+@pytest.fixture(scope="session")
+def page(made: Path) -> Iterator[Running]:
+    """The page of :func:`made`, which no test changes."""
+    with page_of(made) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    started = Chromium(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()

@@ -1,0 +1,53 @@
+"""The page in a real browser: nothing overflows, axe is content, and hostile text stays text."""
+
+from __future__ import annotations
+
+import pytest
+from support.axe import violations
+from support.chromium import Chromium, needs_chromium
+from support.http_server import Running
+
+pytestmark = needs_chromium
+
+READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"
+
+
+def visit(browser: Chromium, page: Running, path: str) -> None:
+    browser.visit(page.url + path)
+    browser.wait(READY)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("path", ["/"])
+def test_the_page_fits_and_axe_finds_no_violation(
+    browser: Chromium, page: Running, path: str, width: int, dark: bool
+) -> None:
+    browser.look(width, dark=dark)
+    visit(browser, page, path)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert violations(browser) == []
+
+
+def test_hostile_text_stays_text(browser: Chromium, page: Running) -> None:
+    visit(browser, page, "/")
+    assert browser.run("document.querySelectorAll('b').length") == 0
+    assert browser.run("document.body.textContent.includes('<b>bold</b>')")
+    assert browser.dialogs == []
+
+
+def test_the_page_asks_only_its_own_server(browser: Chromium, page: Running) -> None:
+    browser.requests.clear()
+    visit(browser, page, "/")
+    assert browser.requests
+    assert all(url.startswith((page.url, "data:")) for url in browser.requests)
+    assert browser.console == []
+
+
+def test_the_trend_shows_each_run_and_the_break(browser: Chromium, page: Running) -> None:
+    visit(browser, page, "/")
+    labels = browser.run(
+        "[...document.querySelectorAll('.trend [role=img]')].map((each) => each.getAttribute('aria-label'))"
+    )
+    assert len([label for label in labels if label.startswith("hybrid, 2026-01-0")]) == 3
+    assert browser.run("document.querySelectorAll('.trend .break').length") == 2

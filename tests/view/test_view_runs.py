@@ -1,0 +1,120 @@
+"""The list of runs: what it reads, its verdicts, trends and problems."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.http_server import Running, post
+
+from branchrank.run import Run
+from branchrank.runs.run import load_run
+from branchrank.serve.view_runs import RunList, RunSummary, summarize_run, trends
+
+
+def test_a_run_has_the_scores_and_verdicts_of_its_tables(made: Path) -> None:
+    directory = sorted((made / "reports").iterdir())[0]
+    found, run = summarize_run("one", directory), load_run(directory)
+    row = run.summary_row("hybrid").estimates["strict_hit@1"]
+    [score] = [each for each in found.scores if each.system == "hybrid"]
+    assert row is not None
+    assert (score.value, score.low) == (pytest.approx(row.value), pytest.approx(row.low, rel=1e-5))
+    [comparison] = run.judgment.comparisons
+    [verdict] = found.verdicts
+    assert (verdict.verdict, verdict.candidate) == (comparison.verdict, comparison.candidate)
+
+
+def test_a_trend_is_broken_where_the_questions_change(made: Path) -> None:
+    [trend] = trends(RunList([made / "reports"]).summaries())
+    assert (trend.experiment, trend.measure, trend.runs) == ("made", "strict_hit@1", 3)
+    assert [point.stretch for point in trend.systems["hybrid"]] == [0, 0, 1]
+    assert [point.created[:10] for point in trend.systems["local"]] == [
+        f"2026-01-0{day}" for day in (1, 2, 3)
+    ]
+
+
+def test_the_list_reads_a_run_again_only_after_a_change(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = RunList([made / "reports"])
+    assert [run.problem != "" for run in runs.summaries()] == [False, False, False, True]
+    read: list[str] = []
+
+    def noted(key: str, directory: Path) -> RunSummary:
+        read.append(key)
+        return summarize_run(key, directory)
+
+    monkeypatch.setattr("branchrank.serve.view_runs.summarize_run", noted)
+    runs.summaries()
+    assert read == [], "nothing has changed"
+    changed = sorted((made / "reports").iterdir())[0]
+    os.utime(changed / "summary.csv")
+    runs.summaries()
+    assert read == [changed.name]
+
+
+def test_a_run_in_progress_has_no_scores(tmp_path: Path, made: Path) -> None:
+    directory = tmp_path / "running"
+    directory.mkdir()
+    record = json.loads((sorted((made / "reports").iterdir())[0] / "run.json").read_text())
+    (directory / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    found = summarize_run("running", directory)
+    assert (found.status, found.problem, found.scores) == ("interrupted", "", ())
+
+
+@pytest.mark.parametrize("damage", ["strict_hit@1\nmany", "\xff", "predictor\n" + "a" * 200_000])
+def test_a_damaged_table_is_a_problem_of_the_run(tmp_path: Path, made: Path, damage: str) -> None:
+    directory = tmp_path / "damaged"
+    directory.mkdir()
+    whole = sorted((made / "reports").iterdir())[0]
+    (directory / "run.json").write_bytes((whole / "run.json").read_bytes())
+    (directory / "summary.csv").write_bytes(damage.encode("latin-1"))
+    assert summarize_run("damaged", directory).problem
+
+
+def api(page: Running, path: str, **query: str) -> Any:
+    return httpx.get(f"{page.url}/api/{path}", params=query)
+
+
+def test_runs_are_served_with_their_problems(page: Running) -> None:
+    found = api(page, "runs").json()
+    assert [run["created"][:10] for run in found["runs"]] == ["2026-01-03", "2026-01-02", "2026-01-01", ""]
+    assert "run.json" in found["runs"][-1]["problem"]
+
+
+def test_the_page_and_its_files_have_a_strict_policy(page: Running) -> None:
+    for path in ("/", "/questions", "/compare", "/label", "/page/view.js", "/page/report.css", "/api/runs"):
+        answer = httpx.get(page.url + path)
+        assert answer.status_code == 200
+        assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert b"<script>" not in httpx.get(page.url).content
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/../view.py", "/page/%2e%2e%2fview.py", "/page/view.html", "/nothing"]
+)
+def test_no_other_file_is_served(page: Running, path: str) -> None:
+    raw = post(b"", path=path, host=f"127.0.0.1:{page.port}").replace(b"POST", b"GET", 1)
+    assert page.send(raw)[0] == 404
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost", "127.0.0.1.evil.example", "[::1]"])
+def test_another_host_is_refused(page: Running, host: str) -> None:
+    raw = post(b"", path="/api/runs", host=host).replace(b"POST", b"GET", 1)
+    assert page.send(raw)[0] == 421
+
+
+def test_another_origin_can_not_read(page: Running) -> None:
+    for origin in ("http://evil.example", "null", f"http://localhost:{page.port}"):
+        assert httpx.get(f"{page.url}/api/runs", headers={"origin": origin}).status_code == 403
+
+
+def test_a_summary_is_the_same_as_the_library_shows(made: Path) -> None:
+    for directory in sorted((made / "reports").iterdir())[:3]:
+        shown = {score.system for score in summarize_run("", directory).scores}
+        names = {name.replace("\x1b", "") for name in Run.load(directory).summary["predictor"]}
+        assert shown == names
