@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -323,7 +323,7 @@ class Reader:
     not empty, it is part of the digest of each document, so that another version makes an index stale.
     """
 
-    #: Whether files of this format can contain NUL bytes.
+    #: Whether files of this format are not text. The index stores the text of such a file.
     binary = False
     #: Whether people read the lines as they are. If not, chunkers get the readable text of the blocks.
     readable = True
@@ -376,15 +376,18 @@ def _with_headings(blocks: Sequence[Block], headings: Sequence[Heading]) -> list
     return sorted([*titles, *blocks], key=lambda block: block.line_start)
 
 
-def plain_blocks(lines: list[str]) -> list[Block]:
-    """Return one block for each run of non-blank lines. The first line has line number 1."""
+def plain_blocks(lines: list[str], starts: Container[int] = ()) -> list[Block]:
+    """Return one block for each run of non-blank lines. The first line has line number 1.
+
+    A new block also starts at each line in ``starts``.
+    """
     blocks: list[Block] = []
     run: list[str] = []
     for number, line in enumerate([*lines, ""], start=1):
-        if line.strip():
-            run.append(line)
-        elif run:
+        if run and (number in starts or not line.strip()):
             text = "\n".join(run)
             blocks.append(Block(kind="prose", text=text, line_start=number - len(run), line_end=number - 1))
             run = []
+        if line.strip():
+            run.append(line)
     return blocks

@@ -4,7 +4,7 @@
    numbered, and finds the headings, blocks, labels and references in these lines. The document's sections are
    made from the reader's :class:`~branchrank.corpus.document.Findings`.
 2. A reader never fails: a file whose markup can't be parsed is read as plain text, with one block per
-   paragraph.
+   paragraph, and a binary file that can't be read has one empty line.
 3. An installed package can add a reader with an entry point in the group ``branchrank.readers``. The name of
    the entry point is the suffix without its dot, such as ``tex``, and its value is a ``Reader``. A suffix can
    have only one reader.
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from branchrank.corpus.document import ENTRY_SUFFIX, Document, Reader
 from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.stored_texts import stored_text
 from branchrank.errors import CorpusError, MissingDependencyError, UsageError
 from branchrank.io.environment import load_installed
 from branchrank.io.files import digest_bytes, digest_of, read_beneath
@@ -51,6 +52,7 @@ BUILTIN_READERS: dict[str, _Builtin] = {
     **dict.fromkeys(_PAGES, _Builtin("html_pages", own_text=True)),
     **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
     ".ipynb": _Builtin("notebooks"),
+    ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
     **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
 }
 
@@ -155,6 +157,13 @@ def _reader(source: str) -> Reader:
     return reader_of(suffix)
 
 
+def is_binary(source: str) -> bool:
+    """Return whether the document at the path ``source`` is a binary file, whose text an index stores."""
+    suffix = suffix_of(source)
+    builtin = BUILTIN_READERS.get(suffix)
+    return bool(suffix) and (builtin is None or builtin.own_text) and reader_of(suffix).binary
+
+
 def read_document(source: str, content: bytes) -> Document:
     """Parse ``content``, the bytes of a file. ``source`` is the file's path relative to the corpus folder.
 
@@ -183,7 +192,9 @@ def document_text(source: str, content: bytes) -> str:
     # A query reads the lines of its hits. Importing docutils for that would take longer than the query.
     if not suffix or (builtin and not builtin.own_text):
         return decode(content)[0]
-    return reader_of(suffix).text(content)[0]
+    reader = reader_of(suffix)
+    stored = stored_text(document_digest(source, content)) if reader.binary else None
+    return reader.text(content)[0] if stored is None else stored
 
 
 def document_lines(root: Path, source: str) -> list[str]:

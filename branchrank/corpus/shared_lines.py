@@ -75,10 +75,11 @@ class SharedLines(Findings):
             if piece.heading is not None:
                 in_text = len(piece.texts[-1]) > 1
                 self.headings.append(piece.heading._replace(line_end=piece.last, in_text=in_text))
-        self.notes += _joined_note(self._joined)
+        self.notes += joined_note(self._joined)
 
 
-def _joined_note(lines: Sequence[int]) -> list[str]:
+def joined_note(lines: Sequence[int]) -> list[str]:
+    """Return a note about the headings that start on these lines, which belong to other sections."""
     if not lines:
         return []
     count = "1 heading starts" if len(lines) == 1 else f"{len(lines)} headings start"

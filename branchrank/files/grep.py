@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +40,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from branchrank.corpus.reading import document_lines
-from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
+from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, Matches, search_files
 from branchrank.records import Record, Span
 from branchrank.stores.analyzer import QUESTION_WORDS
 
@@ -173,18 +173,23 @@ class _Cluster(Record, frozen=True, kw_only=True):
 
 
 class Grep:
-    """Searches the files ``sources`` below ``root`` (paths relative to ``root``)."""
+    """Searches the files ``sources`` below ``root`` (paths relative to ``root``).
+
+    ``texts`` are a folder and, for each binary document, the name of its text in this folder.
+    """
 
     def __init__(
         self,
         root: Path,
         sources: Collection[str],
         *,
+        texts: tuple[Path, Mapping[str, str]] = (Path(), {}),
         context_lines: int = CONTEXT_LINES,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self._root = root
         self._sources = frozenset(sources)
+        self._texts, self._text_of = texts
         self._context = context_lines
         self._deadline_s = deadline_s
 
@@ -204,7 +209,7 @@ class Grep:
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
         patterns = [term.pattern for term in terms]
-        found = search_files(self._root, patterns, searched, deadline_s=self._deadline_s)
+        found = self._matches(patterns, searched)
         clusters = [
             cluster
             for source, lines in found.files.items()
@@ -226,6 +231,20 @@ class Grep:
             files=len(found.files),
             notices=found.notices,
         )
+
+    def _matches(self, patterns: Sequence[str], searched: frozenset[str]) -> Matches:
+        """Search files of text where they are, and binary documents in their stored texts."""
+        found = search_files(
+            self._root, patterns, searched - self._text_of.keys(), deadline_s=self._deadline_s
+        )
+        stored = {source: self._text_of[source] for source in searched & self._text_of.keys()}
+        if not stored:
+            return found
+        more = search_files(self._texts, patterns, set(stored.values()), deadline_s=self._deadline_s)
+        files = found.files | {
+            source: more.files[name] for source, name in stored.items() if name in more.files
+        }
+        return Matches(files=dict(sorted(files.items())), notices=(*found.notices, *more.notices))
 
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float

@@ -7,7 +7,7 @@ The error message for a file that can't be read begins with one of the following
   link, or not a regular file. An ``ACCESS_DENIED`` message lists the allowed folders.
 - ``NOT_A_FILE`` means that the path is a folder.
 - ``TOO_LARGE`` means that the file is larger than the size limit.
-- ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes.
+- ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes. An indexed PDF is read as its text.
 
 1. In the corpus's folder, only indexed files can be read. Excluded files and hidden files (such as ``.env``)
    are denied, whether they exist or not.
@@ -24,8 +24,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from branchrank.corpus.reading import document_text, is_binary
 from branchrank.errors import InputError
-from branchrank.io.files import open_beneath
+from branchrank.io.files import open_beneath, read_beneath
 
 ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT"]
 
@@ -82,6 +83,8 @@ class FileReader:
                 raise FileRefused("NOT_A_FILE", f"{path!r} is a folder") from None
             except OSError as error:
                 raise self._denied(path, str(error.strerror)) from None
+            if root == self._root and relative in self._sources and is_binary(relative):
+                content = document_text(relative, read_beneath(root, relative)).encode()
             return self._decoded(path, content)
         if unindexed:
             raise self._denied(path, "it is not one of the indexed files")

@@ -32,6 +32,7 @@ import numpy as np
 from branchrank.corpus.chunkers import check_chunker, chunker_version
 from branchrank.corpus.loading import discover
 from branchrank.corpus.navigation import navigation_digest
+from branchrank.corpus.stored_texts import write_texts
 from branchrank.embedders import on_server, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
@@ -163,6 +164,7 @@ class _Build:
             distance = measure_distance(workspace, embedder, exact, nodes)
         collection = self.store(generation, contents, exact, nodes)
         of_documents = {document.source: document.digest for document in contents.corpus.documents}
+        write_texts(generation, contents.texts)
         write_documents(generation, contents.files, of_documents, navigation_digest(workspace.corpus_root))
         with self.timed("digests"):
             digests = file_digests(generation)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from branchrank.corpus.chunkers import Chunker, chunks_of, lines_to_chunk, open_
 from branchrank.corpus.chunking import chunk_document, token_counter
 from branchrank.corpus.document import Document, without_content
 from branchrank.corpus.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
+from branchrank.corpus.reading import document_digest, document_text, is_binary
 from branchrank.embedders import Embedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import CorpusError, UsageError
@@ -31,6 +32,7 @@ from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
 from branchrank.index.records_file import RecordLines, encoded
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.files import read_beneath
 from branchrank.io.progress import Progress
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import SECTIONS, Bm25Settings
@@ -47,7 +49,10 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an index, before its vectors are computed. ``adopted`` are adopted vectors, if any."""
+    """The contents of an index, before its vectors are computed.
+
+    ``adopted`` are adopted vectors, if any. ``texts`` maps the digests of binary documents to their texts.
+    """
 
     files: tuple[CorpusFile, ...]
     corpus: Corpus
@@ -57,6 +62,7 @@ class Contents:
     node_tokens: TokenCounts
     notes: tuple[str, ...]
     adopted: Vectors | None
+    texts: dict[str, str]
 
 
 class Shard(NamedTuple):
@@ -70,6 +76,7 @@ class Shard(NamedTuple):
     pages: list[tuple[bytes, TokenCounts]]
     chunks: RecordLines
     chunk_tokens: TokenCounts
+    texts: dict[str, str]
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
@@ -105,9 +112,11 @@ class ReadTask(Record, frozen=True, kw_only=True):
         notes: list[str] = []
         pages: list[tuple[bytes, TokenCounts]] = []
         chunks: list[Chunk] = []
+        texts: dict[str, str] = {}
         analyze = analyzer(self.bm25)
         for document in read_documents(Path(self.root), sources, notes):
             documents.append(without_content(document))
+            texts |= _text_of(Path(self.root), document)
             if self.with_nodes:
                 page = draft_page(document)
                 pages.append((msgspec.msgpack.encode(page), _count(page.nodes, analyze)))
@@ -124,9 +133,17 @@ class ReadTask(Record, frozen=True, kw_only=True):
                     limit_tokens=self.chunk_limit,
                     count_tokens=token_counter(),
                 )
-        return Shard(
-            documents, notes, pages, encoded(chunks), count_tokens(map(chunk_terms, chunks), analyze)
-        )
+        tokens = count_tokens(map(chunk_terms, chunks), analyze)
+        return Shard(documents, notes, pages, encoded(chunks), tokens, texts)
+
+
+def _text_of(root: Path, document: Document) -> dict[str, str]:
+    """Return the text of a binary document by the document's digest, or nothing for other documents."""
+    with suppress(OSError):
+        if is_binary(document.source):
+            content = read_beneath(root, document.source)
+            return {document_digest(document.source, content): document_text(document.source, content)}
+    return {}
 
 
 def read_contents(
@@ -180,7 +197,8 @@ def read_contents(
             f"the documents of the corpus {root} contain no text", remedy="add a document with text"
         )
     notes = (*corpus.notes, *tree_notes)
-    return Contents(found.files, corpus, chunks, chunk_tokens, nodes, node_tokens, notes, adopted)
+    texts = {digest: text for shard in shards for digest, text in shard.texts.items()}
+    return Contents(found.files, corpus, chunks, chunk_tokens, nodes, node_tokens, notes, adopted, texts)
 
 
 def _count(nodes: Iterable[Node], analyze: Analyze) -> TokenCounts:

@@ -18,7 +18,7 @@ import msgspec
 
 from branchrank.corpus.loading import CorpusFile, examine, walk, without_documents
 from branchrank.corpus.navigation import navigation_digest
-from branchrank.corpus.reading import document_digest
+from branchrank.corpus.reading import document_digest, why_unread
 from branchrank.index.manifest import read_record
 from branchrank.io.files import read_beneath, write_bytes
 from branchrank.records import Record
@@ -85,7 +85,7 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
     if not documents and not new:
         raise without_documents(root)
     changes = [f"{source} is new" for source in sorted(new)]
-    changes += [f"{source} is gone" for source in sorted(gone)]
+    changes += [f"{source} {_why_gone(root, source)}" for source in sorted(gone)]
     changes += [f"{source} has changed" for source in sorted(changed)]
     place = generation / NAVIGATION
     if navigation_digest(root) != (read_record(place, str) if place.exists() else ""):
@@ -94,6 +94,11 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
         return ""
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _why_gone(root: Path, source: str) -> str:
+    why = why_unread(source)
+    return f"can't be read ({why})" if why and (root / source).exists() else "is gone"
 
 
 def _digest(root: Path, source: str) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.corpus.chunkers import chunker_version
+from branchrank.corpus.stored_texts import TEXTS, text_name, use_texts
 from branchrank.embedders import Embedder, check_name, open_embedder
 from branchrank.embedders.fake import NONE
 from branchrank.embedders.protocol import model_changed
@@ -107,6 +108,13 @@ class Index(Closing):
         Raises :class:`ArtifactError` if the list of documents is damaged.
         """
         return tuple(entry.source for entry in read_documents(self.directory))
+
+    @cached_property
+    def text_files(self) -> dict[str, str]:
+        """The name of the file in the folder ``texts`` that contains the text of each binary document."""
+        names = {entry.source: text_name(entry.digest) for entry in read_documents(self.directory)}
+        stored = self.manifest.digests
+        return {source: name for source, name in names.items() if f"{TEXTS}/{name}" in stored}
 
     @cached_property
     def chunks(self) -> RecordsFile[Chunk]:
@@ -312,6 +320,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     except BaseException:
         pin.close()
         raise
+    use_texts(pin.directory)
     return Index(pin, manifest, report, workspace)
 
 

@@ -10,7 +10,7 @@ from corpus.scanner import line_count, misplaced
 
 from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.document import Document
-from branchrank.corpus.reading import read_document
+from branchrank.corpus.reading import document_text, is_binary, read_document
 from branchrank.records import Chunk
 from branchrank.tree.build import build_nodes
 from branchrank.tree.store import check_nodes
@@ -36,10 +36,15 @@ def chunks_of(document: Document, target_tokens: int) -> list[Chunk]:
     )
 
 
+def text_of(source: str, content: bytes) -> bytes:
+    """What the lines of a file are counted in: its bytes, or the text of a binary file."""
+    return document_text(source, content).encode() if is_binary(source) else content
+
+
 def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk], target: int) -> list[str]:
     """Lines are partitioned by own spans, blocks and chunks lie inside them, chunks are disjoint."""
     problems: list[str] = []
-    lines = line_count(content)
+    lines = line_count(text_of(document.source, content))
     if document.line_count != lines:
         problems.append(f"{document.line_count} lines, but the file has {lines}")
     owners: list[str] = []

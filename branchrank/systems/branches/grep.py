@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import get_args
 
+from branchrank.corpus.stored_texts import TEXTS
 from branchrank.files.grep import Grep, GrepResult, Passage, Ranking
 from branchrank.index.reader import Index
 from branchrank.records import Chunk, Scored
@@ -48,7 +49,12 @@ class GrepKind(BranchKind):
         """Return the function that searches the files of the index."""
         settings = opening.settings.part(GrepSettings)
         index = opening.index
-        grep = Grep(opening.corpus_root, index.sources, context_lines=settings.context_lines)
+        grep = Grep(
+            opening.corpus_root,
+            index.sources,
+            texts=(index.directory / TEXTS, index.text_files),
+            context_lines=settings.context_lines,
+        )
         chunks_of = partial(chunks_in, index)
 
         def search(lookup: Lookup) -> BranchResult:

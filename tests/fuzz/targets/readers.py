@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from corpus.invariants import problems_of
+from support.pdfs import pdf
 from support.worlds import PAGES
 
 from branchrank.corpus.loading import load_corpus
@@ -204,6 +205,7 @@ NOTEBOOK = b"""{"nbformat": 4, "metadata": {}, "cells": [
  {"cell_type": "code", "outputs": [{"text": ["x"]}], "source": "a = 1\\nb = \\"\\u00e9\\""},
  {"source": ["## Two\\n"], "cell_type": "markdown"}]}
 """
+PDF = pdf([["Tea", "Fill the kettle."], [], ["Pot (2)"]], [(0, "Tea", 0), (1, "Pot", 2)], title="T")
 NAVIGATION = {
     "mkdocs.yml": b"site_name: !ENV x\nnav:\n  - a.md\n  - Two: [b.md, {Three: &c c.md}, *c]\n",
     "sidebars.js": b"// x\nexport default {a: ['a', {type:'category', items: [\"b\", {Old: ['c']}],}]};\n",
@@ -263,6 +265,7 @@ TARGETS = (
     Target("txt", partial(read, "guide/a.txt"), seeds(RST, *_PAGES)),
     Target("html", partial(read, "guide/a.html"), seeds(HTML, *_PAGES)),
     Target("asciidoc", partial(read, "guide/a.adoc"), seeds(ASCIIDOC, *_PAGES)),
+    Target("pdf", partial(read, "guide/a.pdf"), seeds(PDF), is_text=False),
     Target("notebook", partial(read, "guide/a.ipynb"), seeds(NOTEBOOK)),
     *(
         Target(f"navigation-{name}", partial(navigation, name), seeds(content))
