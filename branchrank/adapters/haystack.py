@@ -16,7 +16,7 @@ from typing import Any
 
 from branchrank.adapters import Adapter, Retriever, no_options
 from branchrank.adapters.documents import passage
-from branchrank.errors import UsageError
+from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Answer, LLMUse
 
 #: The inputs that take the query, and those that take a list of queries.
@@ -63,8 +63,35 @@ class _Retriever(Retriever):
         self.limited = [name for name, sockets in inputs.items() if "top_k" in sockets]
         outputs = pipeline.outputs(include_components_with_connected_outputs=True)
         self.writers = {name for name, sockets in outputs.items() if "replies" in sockets}
+        try:
+            pipeline.validate_input(self._data("", 1))
+        except ValueError as error:
+            raise UsageError(
+                f"the Haystack pipeline can't run with a query alone: {error}",
+                remedy="give the component its other inputs when you make it",
+            ) from error
 
     def retrieve(self, query: str, k: int) -> Answer:
+        from haystack.core.errors import PipelineRuntimeError
+
+        name, socket = self.output
+        try:
+            found = self.pipeline.run(self._data(query, k), include_outputs_from={name, *self.writers})
+        except PipelineRuntimeError as error:  # the component is in the second line
+            raise BranchRankError(" ".join(str(error).split())) from error
+        documents = found.get(name, {}).get(socket)
+        if documents is None:
+            raise BranchRankError(f"the Haystack component {name!r} did not run, or gave no {socket}")
+        return Answer(
+            hits=[
+                passage(each.content or "", each.meta, rank, score=each.score, key=each.id)
+                for rank, each in enumerate(documents, start=1)
+            ],
+            calls=[use for writer in self.writers for use in _calls(found.get(writer, {}))],
+        )
+
+    def _data(self, query: str, k: int) -> dict[str, dict[str, Any]]:
+        """Return the inputs of a run."""
         data: dict[str, dict[str, Any]] = {}
         for name, socket in self.queries:
             data.setdefault(name, {})[socket] = [query] if _QUERIES.get(socket) else query
@@ -72,15 +99,7 @@ class _Retriever(Retriever):
             own = getattr(self.pipeline.get_component(name), "top_k", None)
             if isinstance(own, int) and own < k:
                 data.setdefault(name, {})["top_k"] = k
-        name, socket = self.output
-        found = self.pipeline.run(data, include_outputs_from={name, *self.writers})
-        return Answer(
-            hits=[
-                passage(each.content or "", each.meta, rank, score=each.score, key=each.id)
-                for rank, each in enumerate(found.get(name, {}).get(socket, ()), start=1)
-            ],
-            calls=[use for writer in self.writers for use in _calls(found.get(writer, {}))],
-        )
+        return data
 
 
 def _open_queries(inputs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -99,9 +118,10 @@ def _output(pipeline: Any, wanted: str) -> tuple[str, str]:
     ranked = {each for each, sockets in outputs.items() if _DOCUMENTS in sockets}
     last = [each for each in sorted(ranked) if not networkx.descendants(pipeline.graph, each) & ranked]
     if wanted or len(last) != 1:
+        doubt = "and it is not clear which are the result" if ranked else "so there is nothing to compare"
         raise UsageError(
             f"the Haystack pipeline returns documents from {', '.join(sorted(ranked)) or 'no component'}, "
-            f"{f'not from {wanted!r}' if wanted else 'and it is not clear which are the result'}",
+            f"{f'not from {wanted!r}' if wanted else doubt}",
             remedy="name one after the pipeline, such as haystack:MODULE:NAME:documents=COMPONENT.documents",
         )
     return last[0], _DOCUMENTS

@@ -30,9 +30,10 @@ from branchrank.errors import UsageError, suggestion
 from branchrank.index.reader import Index
 from branchrank.io.printable import safe
 from branchrank.measures.matching import is_strict
-from branchrank.records import Hit, Question, Record, StageTrace
+from branchrank.records import UNPLACED, Hit, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
+from branchrank.runs.words import plural
 
 #: The k of hit@k. The gold counts as found if one of the first k hits covers the gold.
 DEPTH = 5
@@ -197,7 +198,15 @@ def _row_lines(row: Row, top: int) -> Iterator[str]:
     yield "  hits:"
     for place, hit in enumerate(row.hits[:DEPTH], start=1):
         mark = "  <- gold" if hit.gold is not None else "  (its page)" if hit.page is not None else ""
-        yield f"    {place}. {hit.source}:{hit.line_start}-{hit.line_end}  {hit.score:.4g}{mark}"
+        where = f"{hit.source}:{hit.line_start}-{hit.line_end}"
+        yield f"    {place}. {'no place' if hit.source == UNPLACED else where}  {hit.score:.4g}{mark}"
+    for count, problem in (
+        (row.missing, "not in the corpus"),
+        (row.ambiguous, "in the corpus at several places"),
+        (row.altered, "not the text of the lines that the predictor named"),
+    ):
+        if count:
+            yield f"  {plural(count, 'returned text')}: {problem}"
     for fallback in row.fallbacks:
         yield f"  fallback: {fallback}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -56,16 +57,18 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
         if altered := [row for row in own if row.altered]:
             count = plural(sum(row.altered or 0 for row in altered), "hit")
+            parts.append(f"the text of {count} is not the text of the lines, and was replaced{_see(altered)}")
+        if unplaced := [row for row in own if row.missing or row.ambiguous]:
+            count = plural(sum((row.missing or 0) + (row.ambiguous or 0) for row in unplaced), "hit")
             parts.append(
-                f"the text of {count} is not the text of the lines, and was replaced (first in question "
-                f"{altered[0].question_id})"
-            )
-        if unplaced := sum((row.missing or 0) + (row.ambiguous or 0) for row in own):
-            parts.append(
-                f"{plural(unplaced, 'hit')} without lines can't be placed in the corpus (each is a miss)"
+                f"{count} without lines can't be placed in the corpus, and each is a miss{_see(unplaced)}"
             )
         if parts:
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
+
+
+def _see(rows: Sequence[Row]) -> str:
+    return f" (see `branchrank explain RUN {shlex.quote(rows[0].question_id)}`)"
 
 
 def _failed(reasons: Sequence[str], total: int, noun: str) -> str:

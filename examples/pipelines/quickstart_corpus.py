@@ -1,15 +1,15 @@
-"""What the quickstarts have in common: the documents in the folder CORPUS, and the model that embeds them.
+"""What the quickstarts share: the documents of CORPUS (a folder, or a corpus that was added), and the model.
 
 ``branchrank.embedders.minilm`` has the weights of sentence-transformers/all-MiniLM-L6-v2 and needs no model
 hub. Like that model, it reads the first 256 tokens of a text.
 """
 
 import os
-from pathlib import Path
 
+from branchrank.corpus.named import locate_corpus
 from branchrank.embedders.minilm import MiniLMEmbedder
 
-CORPUS = Path(os.environ.get("CORPUS", "sqlalchemy"))
+CORPUS = locate_corpus(os.environ.get("CORPUS", "sqlalchemy"))
 FILES = sorted(
     path
     for path in CORPUS.rglob("*")

@@ -29,6 +29,7 @@ CASES: dict[str, list[Doc]] = {
     "more than k": [BOILS] * 30,
     "duplicates": [BOILS, BOILS._replace(score=0.5)],
     "unicode": [Doc("Der Füllstand – 水位 – steigt.", {"file_name": "wärme.md"})],
+    "nowhere": [Doc("A teapot that no page has.", {}, 0.5)],
 }
 
 
@@ -179,6 +180,52 @@ def haystack_llm() -> Any:
     pipeline.add_component("first", First())
     pipeline.connect("writer.replies", "first.replies")
     pipeline.connect("first.query", "retriever.query")
+    return pipeline
+
+
+def misconnected() -> Any:
+    """A Haystack pipeline that fails to build."""
+    pipeline = haystack_llm()
+    pipeline.connect("writer.replies", "retriever.query")
+    return pipeline
+
+
+def without_documents() -> Any:
+    """A Haystack pipeline that only answers."""
+    pipeline = haystack_llm()
+    pipeline.remove_component("retriever")
+    return pipeline
+
+
+def with_another_input() -> Any:
+    """A Haystack pipeline that needs more than a query."""
+    from haystack import component
+
+    @component
+    class Translator:
+        @component.output_types(query=str)
+        def run(self, text: str, language: str) -> dict[str, str]:
+            return {"query": text}
+
+    pipeline = haystack()
+    pipeline.add_component("translator", Translator())
+    pipeline.connect("translator.query", "retriever.query")
+    return pipeline
+
+
+def routed() -> Any:
+    """A Haystack pipeline whose retriever runs only for the query "text only"."""
+    from haystack import component
+
+    @component
+    class Router:
+        @component.output_types(known=str, unknown=str)
+        def run(self, query: str) -> dict[str, str]:
+            return {"known" if query == "text only" else "unknown": query}
+
+    pipeline = haystack()
+    pipeline.add_component("router", Router())
+    pipeline.connect("router.known", "retriever.query")
     return pipeline
 
 
