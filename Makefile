@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links setting.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# NLTK, which LlamaIndex uses, refuses data files that are hard links into uv's cache.
+export UV_LINK_MODE ?= copy
 
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE

@@ -40,10 +40,10 @@ class LangChainAdapter(Adapter):
 class _Retriever(Retriever):
     def __init__(self, runnable: Any) -> None:
         self.runnable = runnable
-        self.open_calls = _handler()
+        _handler()  # imported before a query is timed; not an attribute, so that this object can be pickled
 
     def retrieve(self, query: str, k: int) -> Answer:
-        calls = self.open_calls()
+        calls = _handler()()
         before = _CALLS.set(calls)
         try:
             found = _asking(self.runnable, k).invoke(query)

@@ -54,13 +54,13 @@ class _Retriever(Retriever):
     def __init__(self, retriever: Any, postprocessors: list[Any]) -> None:
         self.retriever = copy.copy(retriever)  # its similarity_top_k is changed
         self.postprocessors = postprocessors
-        self.open_calls = _handler()
+        _handler()  # imported before a query is timed; not an attribute, so that this object can be pickled
 
     def retrieve(self, query: str, k: int) -> Answer:
         from llama_index.core.instrumentation import root_dispatcher
         from llama_index.core.schema import QueryBundle
 
-        bundle, calls = QueryBundle(query), self.open_calls()
+        bundle, calls = QueryBundle(query), _handler()()
         own = getattr(self.retriever, "similarity_top_k", None)
         if isinstance(own, int) and own < k:
             self.retriever.similarity_top_k = k
