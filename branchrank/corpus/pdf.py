@@ -92,7 +92,7 @@ def _notes(code: int, contents: _Contents, pages: Sequence[str | None], has_text
     elif code:
         yield f"page {len(pages) + 1}: the rest was not read, because PDFium crashed or ran out of memory"
     elif len(pages) < contents.pages:
-        yield f"page {len(pages) + 1}: the rest was not read, because the file has too much text or too many pages"
+        yield f"page {len(pages) + 1}: the rest was not read, because the pages or their text are too many"
     if damaged := pages.count(None):
         yield f"{damaged} damaged {'page was' if damaged == 1 else 'pages were'} not read"
     if not has_text and not code:

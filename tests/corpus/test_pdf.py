@@ -178,8 +178,7 @@ def test_only_the_allowed_number_of_pages_is_read() -> None:
     document = read(content)
     assert document.line_count == pdf_pages.MAX_PAGES
     assert (
-        document.notes[0]
-        == "page 20001: the rest was not read, because the file has too much text or too many pages"
+        document.notes[0] == "page 20001: the rest was not read, because the pages or their text are too many"
     )
 
 
