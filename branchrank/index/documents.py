@@ -18,7 +18,7 @@ import msgspec
 
 from branchrank.corpus.loading import CorpusFile, examine, walk, without_documents
 from branchrank.corpus.navigation import navigation_digest
-from branchrank.corpus.reading import document_digest, why_unread
+from branchrank.corpus.reading import document_digest, reader_of, suffix_of, why_unread
 from branchrank.index.manifest import read_record
 from branchrank.io.files import read_beneath, write_bytes
 from branchrank.records import Record
@@ -27,6 +27,10 @@ DOCUMENTS = "documents.json"
 MODIFIED = "modified.json"
 #: Contains the digest of the navigation files that are not documents. Missing if there are none.
 NAVIGATION = "navigation.json"
+
+
+#: Maps suffixes to the versions of their readers. Missing if no reader of a document has a version.
+READERS = "readers.json"
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
 def write_documents(
     generation: Path, files: Sequence[CorpusFile], digests: Mapping[str, str], navigation: str
 ) -> None:
-    """Write the lists of documents and of modification times, and the digest of the navigation files.
+    """Write the lists of documents and modification times, and the versions of readers and navigation files.
 
     ``digests`` maps each document that could be read to its digest.
     """
@@ -50,6 +54,9 @@ def write_documents(
     write_bytes(generation / DOCUMENTS, msgspec.json.encode(entries))
     if navigation:
         write_bytes(generation / NAVIGATION, msgspec.json.encode(navigation))
+    suffixes = sorted({suffix_of(source) for source in digests})
+    if versions := {suffix: version for suffix in suffixes if (version := reader_of(suffix).version)}:
+        write_bytes(generation / READERS, msgspec.json.encode(versions))
     write_bytes(generation / MODIFIED, msgspec.json.encode({file.source: file.mtime_ns for file in files}))
 
 
@@ -90,10 +97,21 @@ def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
     place = generation / NAVIGATION
     if navigation_digest(root) != (read_record(place, str) if place.exists() else ""):
         changes.append("its navigation file (mkdocs.yml or sidebars) has changed")
+    changes += _reader_changes(generation)
     if not changes:
         return ""
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _reader_changes(generation: Path) -> list[str]:
+    place = generation / READERS
+    built = read_record(place, dict[str, str]) if place.exists() else {}
+    return [
+        f"{suffix} files are read with {reader_of(suffix).version}, not {version}"
+        for suffix, version in built.items()
+        if not why_unread(suffix) and reader_of(suffix).version != version
+    ]
 
 
 def _why_gone(root: Path, source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ from branchrank.corpus.document import Document
 from branchrank.corpus.loading import discover, load_corpus
 from branchrank.corpus.reading import document_digest, document_lines, document_text, read_document
 from branchrank.corpus.stored_texts import TEXTS
+from branchrank.errors import ArtifactError
 from branchrank.files.grep import Grep
 from branchrank.files.read_file import FileReader
 from branchrank.index.reader import open_index
@@ -209,28 +211,51 @@ def test_any_pdf_has_a_partition(
     read(content[:place] + change + content[place + len(change) :])
 
 
-def test_the_version_of_the_library_is_part_of_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = pdf(PAGES)
-    before = document_digest("tea.pdf", content)
-    assert read(content).digest == before
-    monkeypatch.setattr(reader.READER, "version", "pypdfium2 0")
-    assert document_digest("tea.pdf", content) != before
-
-
-def test_without_the_extra_the_files_are_counted_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tea.pdf").write_bytes(pdf(PAGES))
-    (tmp_path / "a.md").write_text("# Tea\n")
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The extra is not installed."""
     monkeypatch.setattr(reading, "find_spec", lambda name: None)
     reading._missing_extra.cache_clear()
-    try:
-        found = discover(tmp_path)
-    finally:
-        reading._missing_extra.cache_clear()
-    (note,) = found.notes
+    yield
+    reading._missing_extra.cache_clear()
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_extra_the_files_are_counted_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    (tmp_path / "tea.pdf").write_bytes(pdf(PAGES))
+    (tmp_path / "a.md").write_text("# Tea\n")
+    (note,) = discover(tmp_path).notes
     assert note.startswith("indexed 1; skipped 1: 1 .pdf (pip install ")
     assert "pypdfium2" in note
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> WorkspaceFolder:
+    """A workspace with an index of a Markdown file and a PDF."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Coffee\n\nNo espresso.\n")
+    (tmp_path / "docs" / "tea.pdf").write_bytes(pdf(PAGES, OUTLINE))
+    run("index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "fake:64")
+    return WorkspaceFolder.open(tmp_path / "data", environment={"BRANCHRANK_INDEX_EMBEDDER": "fake:64"})
+
+
+def test_another_version_of_the_library_makes_the_index_stale(
+    indexed: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = document_digest("tea.pdf", pdf(PAGES))
+    open_index(indexed).close()
+    monkeypatch.setattr(reader.READER, "version", "pypdfium2 0")
+    assert document_digest("tea.pdf", pdf(PAGES)) != digest
+    with pytest.raises(ArtifactError, match=r"\.pdf files are read with pypdfium2 0, not pypdfium2 \d"):
+        open_index(indexed)
+
+
+def test_without_the_extra_the_index_is_stale(
+    indexed: WorkspaceFolder, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("no_library")
+    with pytest.raises(ArtifactError, match=r"tea\.pdf can't be read \(pip install "):
+        open_index(indexed)
 
 
 def run(*arguments: object) -> str:
@@ -240,12 +265,9 @@ def run(*arguments: object) -> str:
 
 
 def test_an_index_stores_the_text_and_every_command_uses_its_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    indexed: WorkspaceFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docs, data = tmp_path / "docs", tmp_path / "data"
-    docs.mkdir()
-    (docs / "a.md").write_text("# Coffee\n\nNo espresso.\n")
-    (docs / "tea.pdf").write_bytes(pdf(PAGES, OUTLINE))
+    docs, flags = indexed.corpus_root, ("--data-dir", indexed.data_dir, "--embedder", "fake:64")
     gold = {"scale": (10, 11), "kettle": (3, 3)}
     asked = {"scale": "descale with vinegar", "kettle": "fill the kettle"}
     lines = [
@@ -255,8 +277,6 @@ def test_an_index_stores_the_text_and_every_command_uses_its_lines(
     ]
     questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    flags = ("--data-dir", data, "--embedder", "fake:64")
-    run("index", docs, *flags)
 
     def refuse(content: bytes) -> NoReturn:
         raise AssertionError("the text was extracted again")
@@ -265,9 +285,7 @@ def test_an_index_stores_the_text_and_every_command_uses_its_lines(
         patch.setattr(reader, "_extract", refuse)
         assert "tea.pdf:8-11" in run("retrieve", "descale with vinegar", *flags)
         assert document_lines(docs, "tea.pdf")[9:] == ["Use vinegar.", "Descale it."]
-        with open_index(
-            WorkspaceFolder.open(data, environment={"BRANCHRANK_INDEX_EMBEDDER": "fake:64"})
-        ) as index:
+        with open_index(indexed) as index:
             grep = Grep(
                 docs, index.sources, texts=(index.directory / TEXTS, index.text_files), context_lines=0
             )
