@@ -103,8 +103,10 @@ def test_every_pipeline_answers_and_its_texts_are_placed(
     "engine", [("--jobs", 2), ("--engine", "ray", "--jobs", 2)], ids=["processes", "ray"]
 )
 def test_pipelines_in_workers_give_the_rows_of_one_process(project: Path, engine: tuple[object, ...]) -> None:
-    alone, _ = benchmark(project, f"alone-{engine[-2]}{len(engine)}", *predictors(PAGE))
-    made, _ = benchmark(project, f"workers-{engine[-2]}{len(engine)}", *predictors(PAGE), *engine)
+    # LlamaIndex's mock gives equal vectors to all texts, so its order is that of random ids.
+    words = predictors(tuple(name for name in PAGE if not name.startswith("llamaindex")))
+    alone, _ = benchmark(project, f"alone-{len(engine)}", *words)
+    made, _ = benchmark(project, f"workers-{len(engine)}", *words, *engine)
     assert without_ids(made) == without_ids(alone)
 
 

@@ -186,6 +186,7 @@ def pages() -> list[object]:
     return [page if page in STARTS else pytest.param(page, marks=pytest.mark.full) for page in found]
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning")  # PyTerrier's
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run(
     reader: Reader, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
