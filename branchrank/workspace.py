@@ -105,6 +105,7 @@ class Workspace(Closing):
         # Don't use ``cached_property``, because its locks (one per property in Python 3.11) can deadlock.
         self._index: Index | None = None
         self._engine: Engine | None = None
+        self._advised = False
         self._tools: SearchTools | None = None
         self._locator: Locator | None = None
         self._llm: LLMStages | None = None
@@ -496,6 +497,12 @@ class Workspace(Closing):
         k = arguments.count("k", k)
         chosen = self.system(system)
         conditions = read_filters(filters)
+        if chosen.rescore.method == "maxsim" and self.index.token_vectors is None and not self._advised:
+            self._advised = True
+            self._folder.notify(
+                "the index has no token vectors, so that those of the candidates are computed now; to store "
+                f"them, run: branchrank index --data-dir {self._folder.data_dir} --token-vectors int8"
+            )
         return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
 
     def search_documents(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.places import Places
-from branchrank.bench.plan import Plan, PlannedSystem
+from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.bench.trec_predictor import TrecPredictor
 from branchrank.errors import BranchRankError, QuestionError
@@ -21,7 +21,7 @@ from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import check_sources
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
-from branchrank.settings import AnchoringSettings, BenchmarkSettings
+from branchrank.settings import AnchoringSettings, BenchmarkSettings, IndexSettings, Resolved
 from branchrank.spec import System
 from branchrank.stores.vectors import recall_against_exact
 from branchrank.systems.branches import branch_kind
@@ -129,9 +129,14 @@ def open_plan(
         engines: dict[str, Engine] = {}
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
-            workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
+            rescores = any(system.rescore.method == "maxsim" for system in plan.systems_on(name))
+            workspace = WorkspaceFolder(plan.data_dir, _index_settings(plan, name, rescores), notify=notify)
             rebuild = partial(build_index, workspace, progress=progress)
             index = open_or_build(workspace, rebuild) if build else open_index(workspace)
+            chooses = build and rescores and workspace.index_settings.chooses_tokens
+            if chooses and index.token_vectors is None:
+                index.close()
+                index = rebuild()
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file, plan.data_dir)
             if searches_vectors(plan.systems_on(name)):
@@ -161,6 +166,17 @@ def open_plan(
             stages=stages,
             meter=meter,
         )
+
+
+def _index_settings(plan: Plan, name: str, rescores: bool) -> Resolved:
+    """Return the settings of an index.
+
+    An index of the experiment gets token vectors only if a system rescores by them.
+    """
+    part = plan.indexes[name].part(IndexSettings)
+    if rescores or name == DEFAULT_INDEX or not part.chooses_tokens:
+        return plan.indexes[name]
+    return plan.indexes[name].with_parts(part.without_tokens())
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:

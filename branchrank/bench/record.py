@@ -138,6 +138,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         bytes=index.report.bytes,
         distance=manifest.distance,
         own_files=bool(manifest.given["chunks"] or manifest.given["nodes"]),
+        token_vectors=manifest.settings.token_vectors,
     )
 
 

@@ -185,9 +185,14 @@ def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
     Raises :class:`UsageError` if ``embedder`` can't compute token vectors. ``name`` is the embedder's
     name in the error message.
     """
-    if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
+    if gives_tokens(embedder):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
+
+
+def gives_tokens(embedder: Embedder) -> bool:
+    """Return whether an embedder can compute token vectors."""
+    return all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens"))
 
 
 def check_gives_tokens(name: str) -> None:

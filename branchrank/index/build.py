@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from branchrank.corpus.chunkers import check_chunker, chunker_version
@@ -39,7 +40,7 @@ from branchrank.execution import Executor
 from branchrank.execution.executors import open_executor
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.documents import MODIFIED, write_documents
-from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance
+from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance, wanted_tokens
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
@@ -130,6 +131,7 @@ class _Build:
         with open_executor(workspace.settings, workspace.notify) as executor:
             with self.timed("read"):
                 contents = read_contents(workspace, self.embedder, executor, self.progress)
+            self.choose_tokens(contents)
             generation = generations.begin()
             try:
                 self.write(generation, contents, executor)
@@ -141,6 +143,13 @@ class _Build:
             workspace.install_links()  # before publishing, so that every published index has its links
         generations.publish(generation)
         generations.sweep(partial(_discard_collection, self.settings.chroma_url))
+
+    def choose_tokens(self, contents: Contents) -> None:
+        """Resolve ``token_vectors = "auto"``. Adopted chunks have their vectors, and need no model run."""
+        asked, chunks = self.settings, len(contents.chunks)
+        wanted = wanted_tokens(asked, self.embedder, chunks) if contents.adopted is None else "none"
+        if asked.chooses_tokens:
+            self.settings = msgspec.structs.replace(asked, token_vectors=wanted)
 
     def write(self, generation: Path, contents: Contents, executor: Executor) -> None:
         """Write all files of a new generation."""
@@ -154,7 +163,18 @@ class _Build:
             chunks, nodes = RecordsFile(generation, CHUNKS, Chunk), RecordsFile(generation, NODES, Node)
         with self.timed("tokens"):
             vectors = keep_token_vectors(
-                workspace, embedder, executor, chunks, generation / TOKENS, self.progress
+                workspace,
+                embedder,
+                executor,
+                chunks,
+                (generation / TOKENS, self.settings.token_precision),
+                self.progress,
+            )
+        if vectors and workspace.index_settings.chooses_tokens:
+            size = (generation / TOKENS).stat().st_size / 1e6
+            workspace.notify(
+                f"the index has token vectors for late interaction ({size:,.0f} MB); --token-vectors none "
+                "leaves them out"
             )
         with self.timed("embed"):
             known = contents.adopted, vectors
@@ -259,7 +279,9 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
         _ = index.embedder, index.vectors, index.token_vectors
         if on_server(workspace.index_settings.embedder):
             index.embedder.embed_query("dimension")  # an error if the server's model has changed
-        if index.manifest.settings.token_vectors == workspace.index_settings.token_vectors:
+        kept, asked = index.manifest.settings.token_vectors, workspace.index_settings
+        wanted = wanted_tokens(asked, index.embedder, index.manifest.chunks)
+        if kept == wanted or (asked.chooses_tokens and wanted == "int8" and kept != "none"):
             return index
     index.close()
     return None

@@ -5,7 +5,8 @@
 2. Token vectors (one vector per token) that are in the current generation are copied, and missing token
    vectors are computed in batches. A chunk has the same key as in the embedding cache: the key is computed
    from the model's identity and the embedded text with its prefix. To limit memory use, token vectors are
-   written to disk batch by batch. The model's forward passes also compute the chunks' embedding vectors.
+   written to disk batch by batch. The model's forward passes also compute the chunks' embedding vectors, so
+   that a first build with token vectors takes no longer than one without them.
 3. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
 """
 
@@ -15,12 +16,13 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from branchrank.embedders import Embedder, EmbeddingTask, TokenTask, token_embedder
+from branchrank.embedders import Embedder, EmbeddingTask, TokenTask, gives_tokens, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
-from branchrank.embedders.fake import NONE, NoEmbedder
+from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
@@ -33,8 +35,26 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk, Node
+from branchrank.settings import IndexSettings
 from branchrank.stores.analyzer import embedded_text
 from branchrank.stores.vectors import ExactVectors, TokenFile, save_token_vectors
+
+#: With ``token_vectors = "auto"``, an index whose token vectors may need more bytes has none.
+AUTO_BYTES = 2_000_000_000
+
+
+def wanted_tokens(
+    settings: IndexSettings, embedder: Embedder, chunks: int
+) -> Literal["auto", "none", "int8", "fp16"]:
+    """Return the format of the token vectors in an index of ``chunks`` chunks, with ``auto`` resolved.
+
+    The fake embedder, which is for tests, has token vectors only on request.
+    """
+    if not settings.chooses_tokens:
+        return settings.token_vectors
+    able = gives_tokens(embedder) and not isinstance(embedder, FakeEmbedder)
+    size = chunks * settings.chunk_tokens * embedder.identity.dimension
+    return "int8" if able and size <= AUTO_BYTES else "none"
 
 
 def embed_chunks(
@@ -91,16 +111,18 @@ def keep_token_vectors(
     embedder: Embedder,
     executor: Executor,
     chunks: RecordsFile[Chunk],
-    path: Path,
+    file: tuple[Path, TokenPrecision | None],
     progress: Progress,
 ) -> dict[str, Vectors]:
-    """Write the chunks' token vectors to the file ``path``, if the settings enable token vectors.
+    """Write the chunks' token vectors to a file.
+
+    ``file`` is its path and its number format. If the format is ``None``, there is no file.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
     ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
     vectors.
     """
-    precision = workspace.index_settings.token_precision
+    path, precision = file
     if precision is None:
         return {}
     model = token_embedder(embedder, workspace.index_settings.embedder)

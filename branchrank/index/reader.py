@@ -164,11 +164,12 @@ class Index(Closing):
 
     @cached_property
     def token_vectors(self) -> TokenFile | None:
-        """The token vectors of the chunks, or ``None`` if token vectors are not enabled in the settings.
+        """The token vectors of the chunks, or ``None`` if there are none or the settings don't use them.
 
         Raises :class:`ArtifactError` if the token-vector files are damaged.
         """
-        precision = self.settings.token_precision
+        settings = self.manifest.settings if self.settings.chooses_tokens else self.settings
+        precision = settings.token_precision
         if precision is None:
             return None
         check_digests(self.directory, {TOKENS: self.manifest.digests.get(TOKENS, "")})
@@ -376,7 +377,7 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
-    if wanted.token_vectors not in ("none", built.token_vectors):
+    if wanted.token_vectors not in ("auto", "none", built.token_vectors):
         return f"was built with token_vectors {built.token_vectors!r}, not {wanted.token_vectors!r}"
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):

@@ -83,6 +83,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     ``recall_depth`` is 0. If the recall could not be measured because of an error, ``recall`` is ``None`` but
     ``recall_depth`` is set. ``own_files`` is true if the user provided the chunks or the nodes of the index
     as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
+    ``token_vectors`` is the number format of the index's token vectors, ``none`` if it has none, and empty in
+    older runs.
     """
 
     name: str
@@ -100,6 +102,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     recall_depth: int = 0
     distance: DistanceCalibration = DistanceCalibration()
     own_files: bool = False
+    token_vectors: str = ""
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *labeled_by_llm(questions),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
+        *avoidable_latency(run.predictors, run.indexes),
     )
 
 
@@ -69,6 +70,21 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
 
 def _see(rows: Sequence[Row]) -> str:
     return f" (see `branchrank explain RUN {shlex.quote(rows[0].question_id)}`)"
+
+
+def avoidable_latency(predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]) -> Iterator[str]:
+    """Yield a warning if systems rescored by token vectors that the index does not contain."""
+    without = {facts.name for facts in indexes if facts.token_vectors == "none"}  # noqa: S105 - no secret
+    slow = [
+        each.name
+        for each in predictors
+        if each.system and each.system.rescore.method == "maxsim" and each.index in without
+    ]
+    if slow:
+        yield (
+            f"{' and '.join(slow)}: each query computed the token vectors of its candidates, which takes "
+            "most of its time; to store them in the index, run: branchrank index --token-vectors int8"
+        )
 
 
 def _failed(reasons: Sequence[str], total: int, noun: str) -> str:

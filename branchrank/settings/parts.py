@@ -32,8 +32,9 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         vector_store: vector store; chroma: find candidates with Chroma, then sort them by exact cosine;
             exact: compare the query with every vector; auto: exact up to 100,000 chunks, else chroma
         chroma_url: URL of a Chroma server; empty: embedded Chroma
-        token_vectors: number format of the token vectors in the index, for late interaction; none: compute
-            the token vectors of a chunk when a query first retrieves it
+        token_vectors: number format of the token vectors in the index, for late interaction; auto: int8, if
+            the model computes token vectors and they need at most 2 GB; none: compute the token vectors of a
+            chunk when a query first retrieves it
         chunker: how documents are divided into chunks: sections (by the headings), window, recursive,
             sentences, document, langchain:CLASS, llamaindex:CLASS, chonkie:CLASS, the name of a chunker from
             an installed package, or MODULE:OBJECT
@@ -51,15 +52,24 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     embedding_revision: Annotated[str, reaches("embedding model")] = ""
     vector_store: Literal["auto", "chroma", "exact"] = "chroma"
     chroma_url: Annotated[str, reaches("Chroma server")] = ""
-    token_vectors: Literal["none", "int8", "fp16"] = "none"  # noqa: S105 - no secret
+    token_vectors: Literal["auto", "none", "int8", "fp16"] = "auto"  # noqa: S105 - no secret
     chunker: Annotated[str, reaches("chunker")] = SECTIONS
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192)] = 256
     chunk_overlap: Annotated[int, Meta(ge=0, le=512)] = 0
 
     @property
     def token_precision(self) -> Literal["int8", "fp16"] | None:
-        """The number format of the index's token vectors, or ``None`` if the index has no token vectors."""
-        return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
+        """The requested number format of token vectors, or ``None`` if no format is requested."""
+        return self.token_vectors if self.token_vectors in ("int8", "fp16") else None
+
+    @property
+    def chooses_tokens(self) -> bool:
+        """Whether BranchRank decides if the index has token vectors."""
+        return self.token_vectors == "auto"  # noqa: S105 - no secret
+
+    def without_tokens(self) -> IndexSettings:
+        """Return the settings of an index without token vectors."""
+        return msgspec.structs.replace(self, token_vectors="none")  # noqa: S106 - no secret
 
     @property
     def table(self) -> dict[str, Any]:

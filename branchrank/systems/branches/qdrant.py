@@ -31,7 +31,7 @@ from branchrank.index.reader import Index
 from branchrank.io.files import digest_of
 from branchrank.ranking.maxsim import unit_tokens
 from branchrank.records import Scored, Span
-from branchrank.settings import QdrantSettings
+from branchrank.settings import IndexSettings, QdrantSettings
 from branchrank.spec import Unit
 from branchrank.systems.branches import (
     BranchKind,
@@ -232,21 +232,24 @@ def _filled(opening: Opening) -> Searched:
     from branchrank.stores.qdrant import embedded_collection, own_layout, served_collection
 
     index, settings = opening.index, opening.settings.part(QdrantSettings)
+    # As float32 in Qdrant, token vectors need four times the space, so that they are stored only on request.
+    asked = opening.settings.part(IndexSettings).token_precision is not None
     layout = own_layout(
         index.manifest.embedder.dimension,
         sparse=settings.enable_hybrid,
-        token_dimension=0 if index.token_vectors is None else index.token_vectors.dimension,
+        token_dimension=index.token_vectors.dimension if asked and index.token_vectors is not None else 0,
     )
     if settings.url:
         cluster = settings.shards, settings.replication_factor, settings.write_consistency, settings.on_disk
         content = [index.manifest, settings.enable_hybrid, *([cluster] if any(cluster) else [])]
+        content += [] if layout.tokens or index.token_vectors is None else ["without token vectors"]
         collection = served_collection(f"branchrank-{digest_of(content)[:32]}", layout, settings)
     else:
         folder = opening.resources.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
         collection = embedded_collection(Path(folder) / "qdrant", layout)
     opening.resources.callback(collection.close)
     if collection.count() < len(index.chunks):
-        collection.fill(tuple(index.chunks), partial(_points, index))
+        collection.fill(tuple(index.chunks), partial(_points, index, collection.layout.tokens))
     if collection.count() != len(index.chunks):
         raise ArtifactError(
             f"the Qdrant collection contains only {collection.count()} of {len(index.chunks)} chunks",
@@ -255,11 +258,14 @@ def _filled(opening: Opening) -> Searched:
     return Searched(collection, "" if collection.layout.sparse else DENSE_ONLY)
 
 
-def _points(index: Index, rows: Sequence[int]) -> list[Point]:
-    """Return the points for the chunks in these rows of the index."""
+def _points(index: Index, tokens: str | None, rows: Sequence[int]) -> list[Point]:
+    """Return the points for the chunks in these rows of the index.
+
+    They have token vectors if ``tokens``, the name of the collection's multivector, is not ``None``.
+    """
     from branchrank.stores.qdrant import chunk_point
 
-    store, kept = index.exact_vectors, index.token_vectors
+    store, kept = index.exact_vectors, index.token_vectors if tokens else None
     chunks = [index.chunks[store.ids[row]] for row in rows]
     return [
         chunk_point(

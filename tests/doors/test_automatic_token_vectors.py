@@ -1,0 +1,84 @@
+"""Token vectors without a flag: who stores them, who only says how, and what a run says without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from support.commands import invoke
+from support.small_corpus import write_pages
+
+from branchrank import Run, Workspace
+from branchrank.embedders.minilm import MiniLMEmbedder
+from branchrank.index.embedding import wanted_tokens
+from branchrank.settings import IndexSettings
+
+QUERY = "how do I descale the kettle"
+QUESTION = '{"id": "q1", "question": "descale it", "source_file": "install.rst", "gold_level": "file"}\n'
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace that was indexed without token vectors, as older versions did."""
+    monkeypatch.chdir(tmp_path)
+    write_pages(tmp_path / "docs")
+    Path("asked.jsonl").write_text(QUESTION)
+    folder = tmp_path / "data"
+    words = ("docs", "--data-dir", folder, "--embedder", "all-MiniLM-L6-v2", "--token-vectors", "none")
+    assert "token vectors" not in done(invoke("index", *words)).stderr
+    toml = folder / "branchrank.toml"
+    toml.write_text(toml.read_text().replace('token_vectors = "none"\n', ""))
+    return folder
+
+
+def done(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def kept(data: Path) -> bool:
+    with Workspace.open(data) as workspace:
+        return workspace.index.token_vectors is not None
+
+
+def benchmark(data: Path, *predictors: str, flags: tuple[str, ...] = ()) -> Run:
+    named = [f"--predictor={name}" for name in predictors]
+    words = ("--data-dir", data, "--questions", "asked.jsonl", "--latency-sample", 0, "--fresh", *named)
+    done(invoke("benchmark", *words, *flags))
+    return Run.load(max(Path("reports").iterdir()))
+
+
+def test_index_stores_them_and_says_what_they_need(data: Path) -> None:
+    told = done(invoke("index", "--data-dir", data))
+    assert "token vectors for late interaction (0 MB)" in told.stderr
+    assert kept(data)
+    assert "up to date" in done(invoke("index", "--data-dir", data)).stdout
+
+
+def test_a_query_stores_nothing_and_prints_the_command_once(data: Path) -> None:
+    told = done(invoke("retrieve", QUERY, "--data-dir", data, "--predictor", "late-interaction"))
+    assert told.stderr.count(f"branchrank index --data-dir {data} --token-vectors int8") == 1
+    assert not kept(data)
+
+
+def test_a_benchmark_stores_them_for_a_system_that_compares_them(data: Path) -> None:
+    benchmark(data, "local", "bm25")
+    assert not kept(data)
+    run = benchmark(data, "local", "late-interaction")
+    assert kept(data)
+    assert not any("token vectors" in warning for warning in run.data.record.warnings)
+
+
+def test_a_run_without_them_names_the_command_that_avoids_the_wait(data: Path) -> None:
+    run = benchmark(data, "late-interaction", flags=("--token-vectors=none",))
+    [warning] = [each for each in run.data.record.warnings if "token vectors" in each]
+    assert warning.endswith("run: branchrank index --token-vectors int8")
+    assert not kept(data)
+
+
+def test_a_large_index_has_none() -> None:
+    embedder = MiniLMEmbedder()
+    assert wanted_tokens(IndexSettings(), embedder, 20_000) == "int8"
+    assert wanted_tokens(IndexSettings(), embedder, 30_000) == "none"
+    assert wanted_tokens(IndexSettings(token_vectors="fp16"), embedder, 30_000) == "fp16"
