@@ -177,6 +177,7 @@ def view(reports: Path | None, data_dir: Path, port: int, no_open: bool) -> None
     The page lists all runs with their verdicts and trends. Only this machine can reach the page. The page
     loads nothing from other servers.
     """
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.serve.view import View, serve_view
     from branchrank.serve.view_runs import RunList
 
@@ -185,5 +186,5 @@ def view(reports: Path | None, data_dir: Path, port: int, no_open: bool) -> None
     if not runs.directories():
         remedy = "branchrank view FOLDER, or branchrank demo"
         raise RunError(f"there are no runs in {folders[0]}", remedy=remedy)
-    page = View(runs)
+    page = View(runs, WorkspaceFolder.open(data_dir))
     serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)

@@ -18,11 +18,14 @@ from typing import Any
 
 import msgspec
 
-from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.errors import BranchRankError, MissingDependencyError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.server import Guard, Refusal, http_server, listen, url_of
-from branchrank.serve.view_runs import RunList, trends
+from branchrank.serve.view_documents import Documents
+from branchrank.serve.view_questions import Filters, QuestionLists
+from branchrank.serve.view_runs import RunList, compared, trends
 
 try:
     from starlette.applications import Starlette
@@ -37,8 +40,10 @@ HOST = "127.0.0.1"
 _FILES = {
     "report.css": ("branchrank.report", "page.css", "text/css"),
     "view.css": ("branchrank.serve", "view.css", "text/css"),
-    "view.js": ("branchrank.serve", "view.js", "text/javascript"),
-    "runs.js": ("branchrank.serve", "runs.js", "text/javascript"),
+    **{
+        name: ("branchrank.serve", name, "text/javascript")
+        for name in ("view.js", "runs.js", "passages.js", "questions.js", "compare.js")
+    },
 }
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -50,18 +55,59 @@ _HEADERS = {
 }
 #: The paths of the page's views, which all have the same HTML.
 _VIEWS = ("/", "/questions", "/compare", "/label")
+#: The prefix of the parameters that select a slice.
+_SLICE = "slice:"
 
 
 class View:
     """The page's data: the runs and, if there is a workspace, its documents and question file."""
 
-    def __init__(self, runs: RunList) -> None:
+    def __init__(self, runs: RunList, folder: WorkspaceFolder) -> None:
         self.runs = runs
+        self.documents = Documents(folder)
+        self.questions = QuestionLists(runs, self.documents)
 
     def runs_json(self, _request: Request) -> object:
         """Return the runs, newest first, and the trend of each experiment."""
         found = self.runs.summaries()
         return {"runs": found, "trends": trends(found)}
+
+    def questions_json(self, request: Request) -> object:
+        """Return one page of the questions that pass the filters."""
+        asked = request.query_params
+        filters = Filters(
+            **{name: asked.get(name, "") for name in ("predictor", "outcome", "lost", "change", "words")},
+            slices={
+                name.removeprefix(_SLICE): value
+                for name, value in asked.items()
+                if name.startswith(_SLICE) and value
+            },
+        )
+        page = asked.get("page", "")
+        return self.questions.listed(_run_keys(request), filters, int(page) if page.isdecimal() else 0)
+
+    def question_json(self, request: Request) -> object:
+        """Return one question with its answers and the text of its passages."""
+        return self.questions.opened(_run_keys(request), request.query_params.get("id", ""))
+
+    def document_json(self, request: Request) -> object:
+        """Return the lines of a document of the workspace."""
+        return self.documents.shown(request.query_params.get("source", ""))
+
+    def comparison_json(self, request: Request) -> object:
+        """Return the comparison of two runs as text, and a table with a row per system."""
+        return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
+
+
+def _run_keys(request: Request, least: int = 1) -> list[str]:
+    """Return the run, and the run that it is compared with if there is one.
+
+    Raises :class:`UsageError` for fewer than ``least`` runs.
+    """
+    keys = [key for name in ("run", "against") if (key := request.query_params.get(name, ""))]
+    if len(keys) < least:
+        raise UsageError("the request does not name its runs")
+    return keys
 
 
 def view_application(view: View, access: Access) -> Guard:
@@ -73,6 +119,10 @@ def view_application(view: View, access: Access) -> Guard:
         *(Route(path, _page) for path in _VIEWS),
         Route("/page/{name}", _file),
         Route("/api/runs", _answer(view.runs_json)),
+        Route("/api/questions", _answer(view.questions_json)),
+        Route("/api/question", _answer(view.question_json)),
+        Route("/api/document", _answer(view.document_json)),
+        Route("/api/compare", _answer(view.comparison_json)),
     ]
     app = Starlette(routes=routes, exception_handlers={Refusal: _refused, Exception: _fault})
     return Guard(app, msgspec.structs.replace(access, token=""))

@@ -1,4 +1,4 @@
-"""The list of runs for the local page, with each run's scores and verdicts, and a trend per experiment.
+"""The runs of the local page: a list with scores and verdicts, a trend per experiment, and two side by side.
 
 1. The list is made from ``run.json``, ``summary.csv`` and ``comparisons.csv`` alone. A run is read again only
    after one of these files has changed.
@@ -23,13 +23,22 @@ from branchrank.errors import BranchRankError, RunError
 from branchrank.io.files import read_beneath
 from branchrank.io.printable import safe
 from branchrank.io.table import text_of
-from branchrank.measures.verdicts import Comparison
+from branchrank.measures.verdicts import CompareOptions, Comparison
 from branchrank.records import Record
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.directory import ListedRun, RunRecord, list_run, read_run
+from branchrank.runs.run import load_run
+from branchrank.runs.run_comparison import Pair, compare_runs
 from branchrank.runs.scores import Estimate
-from branchrank.runs.words import gap_with_interval, interval, verdict_words
+from branchrank.runs.words import (
+    gap_with_interval,
+    interval,
+    milliseconds,
+    score,
+    sentence,
+    verdict_words,
+)
 from branchrank.settings import BenchmarkSettings
 
 
@@ -126,12 +135,17 @@ class RunList:
 
     def _summary(self, key: str, directory: Path) -> RunSummary:
         listed = (names.RUN_JSON, names.SUMMARY_CSV, names.COMPARISONS_CSV)
-        stamp = (key, *(_stamp(directory / name) for name in listed))
+        stamp = (key, *stamps(directory, listed))
         before, summary = self._known.get(directory, (None, None))
         if summary is None or before != stamp or summary.status not in ("finished", ""):
             summary = summarize_run(key, directory)
             self._known[directory] = (stamp, summary)
         return summary
+
+
+def stamps(directory: Path, listed: Iterable[str]) -> tuple[tuple[int, ...], ...]:
+    """Return values that change when one of a run's files changes."""
+    return tuple(_stamp(directory / name) for name in listed)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -234,9 +248,61 @@ def _trend(experiment: str, runs: Sequence[RunSummary]) -> Trend:
     for place, run in enumerate(runs):
         before = runs[max(place - 1, 0)]
         stretch += (run.digest, run.measure) != (before.digest, before.measure)
-        for score in run.scores:
-            point = TrendPoint(key=run.key, created=run.created, stretch=stretch, score=score)
-            systems.setdefault(score.system, []).append(point)
+        for each in run.scores:
+            point = TrendPoint(key=run.key, created=run.created, stretch=stretch, score=each)
+            systems.setdefault(each.system, []).append(point)
     measures = ", ".join(dict.fromkeys(run.measure for run in runs))
     shown = {name: tuple(points) for name, points in systems.items()}
     return Trend(experiment=experiment, measure=measures, runs=len(runs), systems=shown)
+
+
+class ComparedSystem(Record, frozen=True, kw_only=True):
+    """A system in two runs: its means, latencies and verdict, and how many questions were won and lost."""
+
+    system: str
+    values: tuple[str, str]
+    p50_ms: tuple[str, str]
+    gap: str
+    verdict: str
+    words: str
+    sentence: str
+    won: int
+    lost: int
+
+
+class ComparedRuns(Record, frozen=True, kw_only=True):
+    """Two runs side by side. ``problem`` is the reason why there are no verdicts."""
+
+    measure: str = ""
+    changes: tuple[str, ...] = ()
+    systems: tuple[ComparedSystem, ...] = ()
+    problem: str = ""
+
+
+def compared(candidate: Path, baseline: Path) -> ComparedRuns:
+    """Compare each system of a run with the system of the same name in a baseline run."""
+    try:
+        found = compare_runs(load_run(candidate), load_run(baseline), CompareOptions())
+    except BranchRankError as error:
+        return ComparedRuns(problem=safe(error.message))
+    return ComparedRuns(
+        measure=found.pairs[0].comparison.measure,
+        changes=tuple(map(safe, found.changes)),
+        systems=tuple(map(_compared, found.pairs)),
+    )
+
+
+def _compared(pair: Pair) -> ComparedSystem:
+    found = pair.comparison
+    failed = "no verdict, because every query of one failed"
+    return ComparedSystem(
+        system=safe(pair.candidate.predictor),
+        values=(score(found.mean_b, found.measure), score(found.mean_a, found.measure)),
+        p50_ms=(milliseconds(pair.candidate.latency_p50_ms), milliseconds(pair.baseline.latency_p50_ms)),
+        gap=gap_with_interval(found, found.measure),
+        verdict="" if pair.failed else found.verdict,
+        words=failed if pair.failed else verdict_words(found),
+        sentence="" if pair.failed else safe(sentence(found)),
+        won=len(pair.won),
+        lost=len(pair.lost),
+    )

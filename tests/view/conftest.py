@@ -12,6 +12,7 @@ from support.chromium import Chromium
 from support.http_server import Running, running_at
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.run import RunData
 from branchrank.serve.access import Access
@@ -54,7 +55,9 @@ def page_of(folder: Path) -> contextlib.AbstractContextManager[Running]:
 
 def view_of(folder: Path, url: str) -> ASGIApp:
     access = Access(hosts=("127.0.0.1",), origins=(url,), token=TOKEN)
-    return view_application(View(RunList([folder / "reports"])), access)
+    return view_application(
+        View(RunList([folder / "reports"]), WorkspaceFolder.open(folder / "data")), access
+    )
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,30 @@ export async function post(path, body) {
   return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
-const VIEWS = { "/": "runs" };
+// The choice of one run, or of two. A change reloads the view with the runs in its URL.
+export function runPicker(runs, given, two) {
+  const finished = runs.filter((run) => run.status === "finished");
+  const name = (run) => (run.key.includes(run.experiment) ? run.key : `${run.key}: ${run.experiment}`);
+  const run = given.get("run") || (finished[0] || { key: "" }).key;
+  const form = make("form", { class: "picks", "aria-label": "Runs" });
+  const picker = (label, chosen, none) => {
+    const select = make("select", {}, ...(none ? [make("option", { value: "" }, none)] : []),
+      ...finished.map((each) => make("option", { value: each.key }, name(each))));
+    select.value = chosen;
+    form.append(make("label", {}, label, select));
+    return select;
+  };
+  const first = picker("Run", run);
+  const second = two && picker("Compared with", given.get("against") || "", "no other run");
+  form.addEventListener("change", () => {
+    const query = { run: first.value, ...(second && second.value ? { against: second.value } : {}) };
+    location.search = new URLSearchParams(query);
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  return [form, { run, against: given.get("against") || "" }];
+}
+
+const VIEWS = { "/": "runs", "/questions": "questions", "/compare": "compare", "/label": "labels" };
 const TITLES = { "/": "Runs", "/questions": "Questions", "/compare": "Side by side", "/label": "Label" };
 
 async function start() {

@@ -1,0 +1,44 @@
+"use strict";
+// Two runs side by side: their facts, the verdict on each system, and the settings that differ.
+
+import { TONES, get, link, make, runPicker, table } from "/page/view.js";
+
+const facts = [
+  ["experiment", (run) => run.experiment], ["created", (run) => run.created.slice(0, 16).replace("T", " ")],
+  ["questions", (run) => `${run.questions}${run.split && `, split ${run.split}`} (${run.digest.slice(0, 8)})`],
+  ["corpus", (run) => run.corpus], ["measure", (run) => run.measure], ["folder", (run) => run.folder],
+];
+
+export async function show(view, given) {
+  const { runs } = await get("/api/runs");
+  const [picks, chosen] = runPicker(runs, given, true);
+  view.append(picks);
+  const [now, before] = [chosen.run, chosen.against].map((key) => runs.find((run) => run.key === key));
+  if (!now || !before) {
+    view.append(make("p", {}, "Choose two runs."));
+    return;
+  }
+  view.append(table("The two runs", ["fact", "run", "compared with"], facts.map(([name, of]) => [name, of(now), of(before)]), 3));
+  const query = { run: now.key, against: before.key };
+  const found = await get("/api/compare", query);
+  if (found.problem) {
+    view.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem}.`));
+    const systems = [...new Set([...now.scores, ...before.scores].map((score) => score.system))];
+    const text = (run, system) => run.scores.find((score) => score.system === system)?.text ?? "–";
+    view.append(table("Scores", ["system", `run, ${now.measure}`, `compared with, ${before.measure}`],
+      systems.map((system) => [system, text(now, system), text(before, system)])));
+    return;
+  }
+  const rows = found.systems.map((each) => [
+    each.system, make("td", {}, make("span", { class: `word ${TONES[each.verdict] || "soft"}` }, each.words)),
+    each.gap, ...each.values, ...each.p50_ms]);
+  view.append(
+    table(`${found.measure} of each system; a positive difference means that the run is better`,
+      ["system", "verdict", "difference", "run", "compared with", "p50 ms", "p50 ms before"], rows, 2),
+    make("ul", { class: "points" }, ...found.systems.map((each) => make("li", {}, `${each.system}: ${each.sentence} `,
+      link("/questions", { ...query, change: "better", predictor: each.system }, `${each.won} better`), ", ",
+      link("/questions", { ...query, change: "worse", predictor: each.system }, `${each.lost} worse`)))),
+    make("h2", {}, "Different settings"),
+    found.changes.length ? make("ul", {}, ...found.changes.map((text) => make("li", {}, text)))
+      : make("p", { class: "soft" }, "The runs have the same settings."));
+}

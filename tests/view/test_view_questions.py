@@ -1,0 +1,180 @@
+"""The question browser and two runs side by side: the same answers as the report, and only listed files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.chromium import Chromium, needs_chromium
+from support.http_server import Running
+
+from branchrank.report.browser import browser_data
+from branchrank.runs.run import load_run
+
+READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"
+
+
+def runs_of(folder: Path) -> list[Path]:
+    """The finished runs, oldest first."""
+    return sorted((folder / "reports").iterdir())[:3]
+
+
+def ask(server: Running, path: str, **query: Any) -> Any:
+    answer = httpx.get(f"{server.url}/api/{path}", params=query)
+    return answer.json() if answer.status_code == 200 else answer.json()["error"]
+
+
+def test_a_question_has_the_answers_of_the_report(page: Running, made: Path) -> None:
+    run = load_run(runs_of(made)[2])
+    about, questions = browser_data(run, with_quotes=True)
+    wanted = questions[3]
+    [opened] = ask(page, "question", run=run.directory.name, id=wanted[0])
+    assert opened["question"][:2] == wanted[:2]
+    for mine, theirs in zip(opened["question"][5], wanted[5], strict=True):
+        places = [[opened["run"]["sources"][hit[0]], *hit[1:]] for hit in mine[6]]
+        assert places == [[about["sources"][hit[0]], *hit[1:]] for hit in theirs[6]]
+        assert mine[:5] == theirs[:5]
+    assert opened["documents"] is True
+    source = opened["run"]["sources"][opened["question"][4][0][0]]
+    assert "kettle" in str(opened["passages"][source])
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"outcome": "hit"},
+        {"predictor": "hybrid", "outcome": "in top 5"},
+        {"predictor": "local", "lost": "retrieval"},
+        {"lost": "fusion"},
+        {"slice:kind": "lookup"},
+        {"slice:kind": "howto", "slice:difficulty": "hard", "outcome": "hit"},
+        {"words": "kettle 7"},
+        {"outcome": "disagree"},
+    ],
+)
+def test_filters_select_what_the_report_would(page: Running, made: Path, filters: dict[str, str]) -> None:
+    run = load_run(runs_of(made)[0])
+    about, questions = browser_data(run, with_quotes=False)
+    slices = {label: place for place, (label, _) in enumerate(about["slices"])}
+
+    def passes(question: list[Any]) -> bool:
+        for name, value in filters.items():
+            if name.startswith("slice:") and question[2][slices[name.removeprefix("slice:")]] != value:
+                return False
+        if not all(word in f"{question[0]} {question[1]}" for word in filters.get("words", "").split()):
+            return False
+        outcomes = {about["outcomes"][row[2]] == "hit" for row in question[5]}
+        if filters.get("outcome") == "disagree":
+            return len(outcomes) == 2
+        return any(
+            filters.get("predictor") in (None, about["predictors"][row[0]])
+            and filters.get("outcome") in (None, about["outcomes"][row[2]])
+            and filters.get("lost") in (None, row[3])
+            for row in question[5]
+        )
+
+    found = ask(page, "questions", run=run.directory.name, **filters)
+    assert found["found"] == len(list(filter(passes, questions)))
+    wanted = [question[0] for question in filter(passes, questions)]
+    assert [question[0] for question in found["questions"]] == wanted[:20]
+
+
+def test_pages_hold_all_questions_once(page: Running, made: Path) -> None:
+    key = runs_of(made)[0].name
+    pages = [ask(page, "questions", run=key, page=number) for number in range(2)]
+    ids = [question[0] for each in pages for question in each["questions"]]
+    assert len(set(ids)) == len(ids) == 32
+    assert ask(page, "questions", run=key, page=99)["page"] == 1
+
+
+def test_two_runs_show_both_answers_and_what_changed(page: Running, made: Path) -> None:
+    now, before = runs_of(made)[2].name, runs_of(made)[0].name
+    found = ask(page, "questions", run=now, against=before)
+    assert all(len(question[2]) == 2 for question in found["questions"])
+    assert ask(page, "questions", run=now, against=before, change="any")["found"] == 0
+    opened = ask(page, "question", run=now, against=before, id="q0001")
+    assert len(opened) == 2
+
+
+def test_a_comparison_has_the_verdicts_of_the_command(page: Running, made: Path) -> None:
+    first, second, other = (path.name for path in runs_of(made))
+    found = ask(page, "compare", run=second, against=first)
+    assert [each["system"] for each in found["systems"]] == ["hybrid", "local"]
+    assert found["systems"][0]["gap"].startswith("+0.0 (")
+    assert "benchmark.baseline: " in found["changes"][0]
+    assert "different questions" in ask(page, "compare", run=other, against=first)["problem"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "questions?run=../data",
+        "questions?run=",
+        "questions?run=broken",
+        "question?run=.&id=q0001",
+        "compare?run=%2Fetc&against=%2Fetc",
+        "document?source=../data/branchrank.toml",
+        "document?source=/etc/passwd",
+        "document?source=",
+    ],
+)
+def test_nothing_outside_the_lists_is_opened(page: Running, path: str) -> None:
+    answer = httpx.get(f"{page.url}/api/{path}")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["code"] == "refused"
+
+
+def test_documents_that_changed_are_not_shown_as_those_of_the_run(
+    made: Path, tmp_path: Path, page: Running
+) -> None:
+    key = runs_of(made)[0].name
+    [opened] = ask(page, "question", run=key, id="q0001")
+    assert opened["documents"] is True
+    changed = made / "docs" / "page-1.md"
+    before = changed.read_bytes()
+    try:
+        changed.write_bytes(b"# Another text\n" * 50)
+        [opened] = ask(page, "question", run=key, id="q0001")
+        ask(page, "document", source="page-1.md")
+        [opened] = ask(page, "question", run=key, id="q0001")
+        assert opened["documents"] is False
+    finally:
+        changed.write_bytes(before)
+        ask(page, "document", source="page-1.md")
+    [opened] = ask(page, "question", run=key, id="q0001")
+    assert opened["documents"] is True
+
+
+@needs_chromium
+def test_a_reader_filters_opens_and_reloads(browser: Chromium, page: Running, made: Path) -> None:
+    browser.look(1200)
+    browser.visit(f"{page.url}/questions?run={runs_of(made)[0].name}")
+    browser.wait(READY)
+    browser.run(
+        "(() => { const select = document.querySelector('[name=outcome]'); select.value = 'hit';"
+        "select.dispatchEvent(new Event('input', { bubbles: true })); })()"
+    )
+    browser.wait("document.getElementById('count').textContent !== '32 of 32 questions'")
+    count = browser.run("document.getElementById('count').textContent")
+    browser.visit(browser.run("location.href"))
+    browser.wait(READY)
+    assert browser.run("document.getElementById('count').textContent") == count
+    browser.click("document.querySelector('.question summary')")
+    browser.wait("document.querySelector('.question .hit')")
+    browser.click("document.querySelector('.hits .hit summary')")
+    browser.wait("document.querySelector('.hits .passage [data-line]')")
+    browser.click("document.querySelector('.hits .hit .hit summary')")
+    browser.wait("document.querySelector('.document .hitline')")
+    assert browser.run("document.querySelectorAll('.document mark').length") > 0
+    assert browser.console == []
+
+
+@needs_chromium
+def test_a_question_opens_with_the_keyboard(browser: Chromium, page: Running) -> None:
+    browser.visit(f"{page.url}/questions")
+    browser.wait(READY)
+    browser.run("document.querySelector('.question summary').focus()")
+    browser.press("Enter")
+    browser.wait("document.querySelector('.question[open] .answer')")
