@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import secrets
 import signal
@@ -169,13 +170,15 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
 @click.command("view", cls=Command)
 @click.argument("reports", required=False, type=FOLDER)
 @DATA_DIR
+@flag("--annotator", "Your name, which is stored with each label. Default: your user name.")
 @flag("--port", "Port to listen on, or 0 for any free port.", 8002, click.IntRange(0, 65_535))
 @switch("--no-open", "Print the page's address without opening it in the browser.")
-def view(reports: Path | None, data_dir: Path, port: int, no_open: bool) -> None:
+def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_open: bool) -> None:
     """Show the runs in the folder REPORTS on a local web page (default: reports and branchrank-demo/reports).
 
-    The page lists all runs with their verdicts and trends. Only this machine can reach the page. The page
-    loads nothing from other servers.
+    The page lists all runs with their verdicts and trends, shows the questions of one run or of two runs side
+    by side, and lets you label the passages that the systems found. Labels are stored in the question file of
+    the workspace. Only this machine can reach the page, and the page loads nothing from other servers.
     """
     from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.serve.view import View, serve_view
@@ -186,5 +189,5 @@ def view(reports: Path | None, data_dir: Path, port: int, no_open: bool) -> None
     if not runs.directories():
         remedy = "branchrank view FOLDER, or branchrank demo"
         raise RunError(f"there are no runs in {folders[0]}", remedy=remedy)
-    page = View(runs, WorkspaceFolder.open(data_dir))
+    page = View(runs, WorkspaceFolder.open(data_dir), annotator.strip() or getpass.getuser())
     serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)

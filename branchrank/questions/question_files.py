@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import os
 from collections.abc import Container, Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,15 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import QuestionError, nearest_path
-from branchrank.io.files import digest_of, read_file, remove_temporary, write_bytes, write_jsonl
+from branchrank.io.files import (
+    atomic_writer,
+    digest_bytes,
+    digest_of,
+    read_file,
+    remove_temporary,
+    write_bytes,
+    write_jsonl,
+)
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
 
 
@@ -202,6 +211,39 @@ def append_question(path: Path, question: Question) -> Question:
         before += b"\n"
     write_bytes(path, before + msgspec.json.encode(question_line(question)) + b"\n")
     return question
+
+
+class ChangedFileError(QuestionError):
+    """Error for a question file whose content is not the content that a change was made from."""
+
+
+def content_digest(path: Path) -> str:
+    """Return the digest of a file's bytes. A missing file has the digest of an empty file."""
+    return digest_bytes(path.read_bytes() if path.exists() else b"")
+
+
+def replace_question(path: Path, question: Question, digest: str) -> str:
+    """Replace a question's line in a question file, or append the line if the file does not have it.
+
+    All other lines keep their bytes. The file is written only if its digest (:func:`content_digest`) is
+    ``digest``, which is checked again immediately before the new content takes its place. Returns the new
+    digest. Raises :class:`ChangedFileError` if the file has another digest.
+    """
+    before = path.read_bytes() if path.exists() else b""
+    made, lines, found = msgspec.json.encode(question_line(question)), before.split(b"\n"), False
+    for number, line in enumerate(lines):
+        if line.strip() and _question(line.removeprefix(codecs.BOM_UTF8)).id == question.id:
+            lines[number], found = made, True
+    if not found:
+        lines = [*lines[:-1], *filter(None, lines[-1:]), made, b""]
+    content = b"\n".join(lines)
+    with atomic_writer(path) as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+        if not digest == digest_bytes(before) == content_digest(path):
+            raise ChangedFileError(f"{path} has changed since it was read", remedy="reload the page")
+    return digest_bytes(content)
 
 
 HASHED = "sha256:"

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from branchrank.questions.question_files import (
     write_questions,
 )
 from branchrank.records import SEED, Question, Record, Span
+from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 
 
@@ -82,8 +83,8 @@ class Labeling:
         self._drawn = partial(draw, seed)
         asked = run.asked if questions is None else _named(run, questions)
         check_wording(asked, run.directory / "questions.jsonl")
-        self._questions = _continued(asked, output)
-        self._pool = _pooled(run, depth, self.lines)
+        self._questions = continued(asked, output)
+        self._pool = pooled(run.rows, depth, self.lines)
         for question in self._questions.values():
             labels_of(question)  # fails early if the file uses the key of the labels for other data
 
@@ -140,28 +141,34 @@ class Labeling:
         }
 
     def _needs_label(self, question: Question, span: Span) -> bool:
-        touched = any(
-            item.source_file == span.source
-            if question.gold_level == "file"
-            else item.span is not None and item.span.overlap(span)
-            for item in unlabeled_gold(question)
-        )
-        excluded = any(map(span.overlap, question.excluded_spans))
-        return not (touched or excluded or is_labeled(question, span, self.annotator, self.lines))
+        return is_open(question, span) and not is_labeled(question, span, self.annotator, self.lines)
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
-        # A node's id consists of the file's path, "#" and the path of the node's headings.
-        heading = (
-            (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
-        )
+        heading = heading_of(self._pool[key][span] or span.source)
         return Passage(question=self._questions[key], span=span, heading=heading, text=text)
 
 
-def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
+def heading_of(node_id: str) -> str:
+    """Return the headings above a node. A node's id is the file's path, "#" and the path of its headings."""
+    return node_id.partition("#")[2].replace("/", " > ").replace("-", " ")
+
+
+def is_open(question: Question, span: Span) -> bool:
+    """Return whether a passage can be labeled: it overlaps neither original gold nor an excluded span."""
+    touched = any(
+        item.source_file == span.source
+        if question.gold_level == "file"
+        else item.span is not None and item.span.overlap(span)
+        for item in unlabeled_gold(question)
+    )
+    return not touched and not any(map(span.overlap, question.excluded_spans))
+
+
+def pooled(rows: Iterable[Row], depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
     """Map each question id to the passages found, and each passage to the id of its node."""
     pool: dict[str, dict[Span, str | None]] = {}
-    for row in run.rows:
+    for row in rows:
         for hit in row.hits[:depth]:
             filled = [
                 number
@@ -186,7 +193,7 @@ def _named(run: RunData, path: Path) -> tuple[Question, ...]:
     return tuple(there[each.id] for each in run.asked)
 
 
-def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
+def continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
     """Return the questions in the file ``output`` (if it exists), followed by the run's other questions."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:

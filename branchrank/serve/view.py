@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.resources import files
 from typing import Any
 
@@ -20,15 +20,19 @@ import msgspec
 
 from branchrank.errors import BranchRankError, MissingDependencyError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.files import NOT_JSON
 from branchrank.io.printable import safe
+from branchrank.questions.question_files import ChangedFileError
 from branchrank.serve.access import Access
 from branchrank.serve.server import Guard, Refusal, http_server, listen, url_of
 from branchrank.serve.view_documents import Documents
+from branchrank.serve.view_labels import GivenLabel, LabelDesk
 from branchrank.serve.view_questions import Filters, QuestionLists
 from branchrank.serve.view_runs import RunList, compared, trends
 
 try:
     from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -42,7 +46,7 @@ _FILES = {
     "view.css": ("branchrank.serve", "view.css", "text/css"),
     **{
         name: ("branchrank.serve", name, "text/javascript")
-        for name in ("view.js", "runs.js", "passages.js", "questions.js", "compare.js")
+        for name in ("view.js", "runs.js", "passages.js", "questions.js", "compare.js", "labels.js")
     },
 }
 _HEADERS = {
@@ -62,10 +66,11 @@ _SLICE = "slice:"
 class View:
     """The page's data: the runs and, if there is a workspace, its documents and question file."""
 
-    def __init__(self, runs: RunList, folder: WorkspaceFolder) -> None:
+    def __init__(self, runs: RunList, folder: WorkspaceFolder, annotator: str) -> None:
         self.runs = runs
         self.documents = Documents(folder)
         self.questions = QuestionLists(runs, self.documents)
+        self.labels = LabelDesk(self.questions, self.documents, annotator)
 
     def runs_json(self, _request: Request) -> object:
         """Return the runs, newest first, and the trend of each experiment."""
@@ -98,6 +103,22 @@ class View:
         """Return the comparison of two runs as text, and a table with a row per system."""
         return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
 
+    def documents_json(self, _request: Request) -> object:
+        """Return the names of the workspace's documents."""
+        return self.documents.sources
+
+    def label_json(self, request: Request) -> object:
+        """Return a question to label, with its passages."""
+        return self.labels.page(_run_keys(request)[0], request.query_params.get("question", ""))
+
+    def add_label(self, body: bytes) -> object:
+        """Write a label, and return the question's new state."""
+        try:
+            given = msgspec.json.decode(body, type=GivenLabel)
+        except NOT_JSON as error:
+            raise Refusal(422, "invalid", safe(str(error))) from None
+        return self.labels.add(given)
+
 
 def _run_keys(request: Request, least: int = 1) -> list[str]:
     """Return the run, and the run that it is compared with if there is one.
@@ -123,6 +144,9 @@ def view_application(view: View, access: Access) -> Guard:
         Route("/api/question", _answer(view.question_json)),
         Route("/api/document", _answer(view.document_json)),
         Route("/api/compare", _answer(view.comparison_json)),
+        Route("/api/documents", _answer(view.documents_json)),
+        Route("/api/label", _answer(view.label_json)),
+        Route("/api/labels", _writing(view.add_label, access), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={Refusal: _refused, Exception: _fault})
     return Guard(app, msgspec.structs.replace(access, token=""))
@@ -146,15 +170,38 @@ def _asset(package: str, name: str, media_type: str) -> Response:
 
 def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
     """Return the endpoint that responds with what ``make`` returns, as JSON."""
+    return lambda request: _json(lambda: make(request))
 
-    def endpoint(request: Request) -> Response:
-        try:
-            content = msgspec.json.encode(make(request))
-        except BranchRankError as error:
-            raise Refusal(422, "refused", safe(str(error))) from None
-        return Response(content, headers=_HEADERS, media_type="application/json")
+
+def _writing(
+    write: Callable[[bytes], object], access: Access
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Return the endpoint that passes a body to ``write``, if the page of this start has sent the request."""
+
+    async def endpoint(request: Request) -> Response:
+        if not access.answers_token(request.headers.getlist("authorization")):
+            message = "this page has no valid token; open the address that the command printed"
+            raise Refusal(401, "no_token", message)
+        # The guard has refused other origins, but not a request without the header.
+        own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        if not request.headers.getlist("origin") or not own:
+            raise Refusal(403, "wrong_origin", "only the page itself may write")
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
+        body = await request.body()
+        return await run_in_threadpool(_json, lambda: write(body))
 
     return endpoint
+
+
+def _json(make: Callable[[], object]) -> Response:
+    try:
+        content = msgspec.json.encode(make())
+    except ChangedFileError as error:
+        raise Refusal(409, "changed", safe(error.message)) from None
+    except BranchRankError as error:
+        raise Refusal(422, "refused", safe(str(error))) from None
+    return Response(content, headers=_HEADERS, media_type="application/json")
 
 
 async def _refused(_request: Request, refusal: Exception) -> Response:

@@ -43,6 +43,7 @@ class Documents(Mapping[str, list[str]]):
         self._digests: dict[tuple[str, ...], str] = {}
         self._checked_ns = 0
         self._lines: dict[str, tuple[int, list[str]]] = {}
+        self._shown: dict[str, tuple[list[str], ShownDocument]] = {}
         self.problem = ""
         try:
             self.root: Path | None = folder.corpus_root
@@ -88,8 +89,22 @@ class Documents(Mapping[str, list[str]]):
 
     def shown(self, source: str) -> ShownDocument:
         """Return a document for the page. Raises :class:`CorpusError` if there is no such document."""
-        try:
-            lines = self[source]
-        except KeyError:
-            raise CorpusError(f"the workspace has no document {source!r}") from None
-        return ShownDocument(source=safe(source), digest=digest_of(lines), lines=tuple(map(safe, lines)))
+        with self._lock:
+            try:
+                lines = self[source]
+            except KeyError:
+                raise CorpusError(f"the workspace has no document {source!r}") from None
+            found = self._shown.get(source)
+            if found is None or found[0] is not lines:
+                made = ShownDocument(
+                    source=safe(source), digest=digest_of(lines), lines=tuple(map(safe, lines))
+                )
+                found = self._shown[source] = (lines, made)
+            return found[1]
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of all documents."""
+        if self.root is None:
+            return []
+        return [safe(file.source) for file in discover(self.root, self.folder.exclude).files]

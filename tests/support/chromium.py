@@ -122,7 +122,10 @@ class Chromium:
     def wait(self, condition: str, seconds: float = 20.0) -> None:
         """Wait until an expression in the page is true."""
         end = time.monotonic() + seconds
-        while not self.run(f"Boolean({condition})"):
+        # While another page loads, its elements do not exist yet.
+        while not self.run(
+            f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        ):
             assert time.monotonic() < end, f"never true: {condition}; {self.console}"
             time.sleep(0.02)
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.types import ASGIApp
 from support.chromium import Chromium
-from support.http_server import Running, running_at
+from support.http_server import Running
+from support.local_page import page_of
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
-from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.run import RunData
-from branchrank.serve.access import Access
-from branchrank.serve.view import View, view_application
-from branchrank.serve.view_runs import RunList
-
-TOKEN = "the-token-of-this-start"
 
 
 def dated(run: RunData, created: str) -> None:
@@ -46,18 +39,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (data / "branchrank.toml").write_text('corpus = "../docs"\nquestions = "questions.jsonl"\n')
     write_questions(data / "questions.jsonl", questions)
     return folder
-
-
-def page_of(folder: Path) -> contextlib.AbstractContextManager[Running]:
-    """Serve the page for the runs and the workspace in a folder."""
-    return running_at(lambda url: view_of(folder, url))
-
-
-def view_of(folder: Path, url: str) -> ASGIApp:
-    access = Access(hosts=("127.0.0.1",), origins=(url,), token=TOKEN)
-    return view_application(
-        View(RunList([folder / "reports"]), WorkspaceFolder.open(folder / "data")), access
-    )
 
 
 @pytest.fixture(scope="session")

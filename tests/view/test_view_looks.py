@@ -8,10 +8,9 @@ import pytest
 from support.axe import violations
 from support.chromium import Chromium, needs_chromium
 from support.http_server import Running
+from support.local_page import READY
 
 pytestmark = needs_chromium
-
-READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"
 
 _OPEN_SOME = """(async () => {
   for (let round = 0; round < 3; round++) {
@@ -28,7 +27,7 @@ def visit(browser: Chromium, page: Running, path: str) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 400])
-@pytest.mark.parametrize("path", ["/", "/questions", "/questions?both", "/compare?both"])
+@pytest.mark.parametrize("path", ["/", "/questions", "/questions?both", "/compare?both", "/label"])
 def test_the_page_fits_and_axe_finds_no_violation(
     browser: Chromium, page: Running, made: Path, path: str, width: int, dark: bool
 ) -> None:

@@ -9,11 +9,10 @@ import httpx
 import pytest
 from support.chromium import Chromium, needs_chromium
 from support.http_server import Running
+from support.local_page import READY
 
 from branchrank.report.browser import browser_data
 from branchrank.runs.run import load_run
-
-READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"
 
 
 def runs_of(folder: Path) -> list[Path]:

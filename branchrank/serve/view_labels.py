@@ -1,0 +1,235 @@
+"""Labels that a person gives on the local page, stored in the workspace's question file.
+
+1. The passages that a run's systems returned for a question are pooled as in ``branchrank questions label``
+   (:mod:`branchrank.runs.labeling`): once each, in a shuffled order, and without the systems' names.
+2. The annotator labels a passage, or picks lines. Lines inside a pooled passage narrow its label to these
+   lines. Other lines are a passage of their own.
+3. Each label is written immediately. The page sends the digest of the question file that it knows, and the
+   digest of the document that it shows. If one of the files has changed, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Annotated
+
+import msgspec
+
+from branchrank.errors import RunError, UsageError
+from branchrank.io.printable import safe
+from branchrank.questions.anchoring import span_digest
+from branchrank.questions.labels import Choice, Label, labels_of, with_label
+from branchrank.questions.question_files import (
+    ChangedFileError,
+    check_wording,
+    content_digest,
+    draw,
+    replace_question,
+)
+from branchrank.records import SEED, LineNumber, Question, Record, Span
+from branchrank.runs.labeling import continued, heading_of, is_open, pooled
+from branchrank.serve.view_documents import Documents
+from branchrank.serve.view_questions import QuestionLists, RunQuestions
+
+#: The hits of each answer up to this rank are pooled.
+DEPTH = 5
+#: The number of lines shown before and after a passage.
+AROUND = 3
+
+Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+
+
+class GivenLabel(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A label that the page sends.
+
+    ``first`` and ``last`` are the lines of the passage, and ``answer`` the picked lines, if only these answer
+    the question. ``version`` and ``document`` are the digests of the question file and of the document.
+    """
+
+    run: Text
+    question: Text
+    source: Text
+    first: LineNumber
+    last: LineNumber
+    label: Choice
+    answer: tuple[LineNumber, LineNumber] | None = None
+    version: Text
+    document: Text
+
+
+class ShownPassage(Record, frozen=True, kw_only=True):
+    """A passage to label. ``start`` is the number of the first line in ``lines``.
+
+    ``label`` is the annotator's label, and ``answer`` are the lines that it added to the gold.
+    """
+
+    source: str
+    first: int
+    last: int
+    heading: str
+    document: str
+    start: int
+    lines: tuple[str, ...]
+    label: str = ""
+    answer: tuple[int, int] | None = None
+
+
+class LabelPage(Record, frozen=True, kw_only=True):
+    """One question with its gold and its passages, and the place of the question among the others.
+
+    ``waiting`` is the next question that has a passage without a label, or "" if there is none.
+    """
+
+    file: str
+    version: str
+    annotator: str
+    id: str
+    question: str
+    gold: tuple[tuple[str, int | None, int | None], ...]
+    passages: tuple[ShownPassage, ...]
+    number: int
+    total: int
+    labeled: int
+    previous: str
+    next: str
+    waiting: str
+
+
+class LabelDesk:
+    """The labels of one annotator in the question file of a workspace."""
+
+    def __init__(self, lists: QuestionLists, documents: Documents, annotator: str) -> None:
+        self._lists, self._documents, self._annotator = lists, documents, annotator
+        self._writing = Lock()
+
+    @property
+    def _path(self) -> Path:
+        folder = self._documents.folder
+        return folder.data_dir / folder.config.questions
+
+    def page(self, key: str, question_id: str = "") -> LabelPage:
+        """Return a question, by default the first that has a passage without a label.
+
+        Raises :class:`UsageError` if the page has no workspace or the question is unknown, :class:`RunError`
+        if the documents are not those of the run, and :class:`QuestionError` if the question file is invalid
+        or a question's text is different in the run.
+        """
+        run = self._run(key)
+        version = content_digest(self._path)
+        known = continued(tuple(run.asked.values()), self._path)
+        ids = list(run.asked)
+        chosen = question_id or self._waiting(run, known, ids) or ids[0]
+        question = run.asked.get(chosen) and known[chosen]
+        if question is None:
+            raise UsageError(f"the run has no question {chosen!r}")
+        place = ids.index(chosen)
+        return LabelPage(
+            file=safe(str(self._path)),
+            version=version,
+            annotator=safe(self._annotator),
+            id=chosen,
+            question=safe(question.question),
+            gold=tuple(
+                (safe(item.source_file), item.answer_line_start, item.answer_line_end)
+                for item in question.gold
+            ),
+            passages=tuple(self._shown(question, span, name) for span, name in self._pool(run, question)),
+            number=place + 1,
+            total=len(ids),
+            labeled=sum(any(map(self._is_own, labels_of(known[each]))) for each in ids),
+            previous=ids[place - 1] if place else "",
+            next=ids[place + 1] if place + 1 < len(ids) else "",
+            waiting=self._waiting(run, known, ids[place + 1 :] + ids[:place]),
+        )
+
+    def add(self, given: GivenLabel) -> LabelPage:
+        """Write a label, and return the question's new state.
+
+        Raises the errors of :meth:`page`, and :class:`ChangedFileError` if a file has changed.
+        """
+        run = self._run(given.run)
+        with self._writing:
+            if content_digest(self._path) != given.version:
+                raise ChangedFileError(f"{self._path} has changed since the page read it")
+            question = continued(tuple(run.asked.values()), self._path).get(given.question)
+            if question is None or given.question not in run.asked:
+                raise UsageError(f"the run has no question {given.question!r}")
+            shown = self._documents.shown(given.source)
+            if shown.digest != given.document:
+                raise ChangedFileError(f"{given.source} has changed since the page read it")
+            first, last = given.answer or (given.first, given.last)
+            answer = Span(source=given.source, line_start=first, line_end=last)
+            span = Span(source=given.source, line_start=given.first, line_end=given.last)
+            if answer.overlap(span) != answer.lines:
+                span = answer
+            if not 1 <= first <= last or not 1 <= given.first <= given.last <= len(shown.lines) >= last:
+                raise UsageError(f"{given.source} does not have the lines {first}-{last}")
+            labeled = with_label(
+                question, span, given.label, self._documents, annotator=self._annotator, answer=answer
+            )
+            replace_question(self._path, labeled, given.version)
+        return self.page(given.run, given.question)
+
+    def _run(self, key: str) -> RunQuestions:
+        if self._documents.root is None:
+            raise UsageError(self._documents.problem, remedy="branchrank view --data-dir WORKSPACE")
+        run = self._lists.of(key)
+        if self._documents.root_of(run.record) is None:
+            raise RunError(
+                f"the documents in {self._documents.root} are not the same as in the run {key}",
+                remedy="run the benchmark again, or choose the run's workspace with --data-dir",
+            )
+        check_wording(tuple(run.asked.values()), run.directory / "questions.jsonl")
+        return run
+
+    def _is_own(self, label: Label) -> bool:
+        return label.annotator == self._annotator
+
+    def _pool(self, run: RunQuestions, question: Question) -> list[tuple[Span, str]]:
+        """Return the passages to label in shuffled order, and then the annotator's other labeled lines."""
+        found = pooled(run.run_of(question.id).rows, DEPTH, self._documents).get(question.id, {})
+        spans = {span: node_id or "" for span, node_id in found.items() if is_open(question, span)}
+        shuffled = sorted(spans, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
+        own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in found]
+        kept = [span for span in own if self._current(question, span) is not None]
+        return [*((span, spans[span]) for span in shuffled), *((span, "") for span in kept)]
+
+    def _current(self, question: Question, span: Span) -> Label | None:
+        """Return the annotator's label for the current text of a passage."""
+        if span.source not in self._documents or span.line_end > len(self._documents[span.source]):
+            return None
+        digest = span_digest(span, self._documents)
+        return next(
+            (
+                each
+                for each in labels_of(question)
+                if self._is_own(each) and each.span == span and each.answer_digest == digest
+            ),
+            None,
+        )
+
+    def _waiting(self, run: RunQuestions, known: dict[str, Question], ids: Sequence[str]) -> str:
+        """Return the first question that has a passage without a label, or ""."""
+        for key in ids:
+            pool = self._pool(run, known[key])
+            if any(self._current(known[key], span) is None for span, _ in pool):
+                return key
+        return ""
+
+    def _shown(self, question: Question, span: Span, node_id: str) -> ShownPassage:
+        shown = self._documents.shown(span.source)
+        label = self._current(question, span)
+        start = max(1, span.line_start - AROUND)
+        return ShownPassage(
+            source=shown.source,
+            first=span.line_start,
+            last=span.line_end,
+            heading=safe(heading_of(node_id)),
+            document=shown.digest,
+            start=start,
+            lines=shown.lines[start - 1 : span.line_end + AROUND],
+            label=label.label if label else "",
+            answer=label.gold if label else None,
+        )

@@ -1,0 +1,303 @@
+"""Labels on the page: written at once, kept through a reload and a kill, refused where something changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.chromium import Chromium, needs_chromium
+from support.http_server import Running
+from support.local_page import READY, TOKEN, page_of
+
+from branchrank.questions.labels import labels_of
+from branchrank.questions.question_files import load_questions
+from branchrank.records import Question
+
+
+@pytest.fixture
+def own(made: Path, tmp_path: Path) -> Path:
+    """A copy of the runs and the workspace that a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "own"))
+
+
+@pytest.fixture
+def desk(own: Path) -> Iterator[Running]:
+    with page_of(own) as started:
+        yield started
+
+
+def key_of(folder: Path) -> str:
+    return sorted((folder / "reports").iterdir())[0].name
+
+
+def state(server: Running, folder: Path, question: str = "") -> Any:
+    query = {"run": key_of(folder), "question": question}
+    return httpx.get(f"{server.url}/api/label", params=query).json()
+
+
+def body_of(shown: Any, folder: Path, label: str = "yes", passage: int = 0, **more: Any) -> dict[str, Any]:
+    chosen = shown["passages"][passage]
+    places = {name: chosen[name] for name in ("source", "first", "last", "document")}
+    given = {"run": key_of(folder), "question": shown["id"], "version": shown["version"], "label": label}
+    return {**given, **places, **more}
+
+
+def give(server: Running, body: dict[str, Any], **headers: str | None) -> httpx.Response:
+    sent = {"origin": server.url, "authorization": f"Bearer {TOKEN}", **headers}
+    kept = {name.replace("_", "-"): value for name, value in sent.items() if value is not None}
+    return httpx.post(f"{server.url}/api/labels", json=body, headers=kept)
+
+
+def stored(folder: Path, question: str) -> Question:
+    found = load_questions(folder / "data" / "questions.jsonl")
+    return next(each for each in found if each.id == question)
+
+
+def test_a_label_is_appended_at_once_and_nothing_else_changes(desk: Running, own: Path) -> None:
+    path = own / "data" / "questions.jsonl"
+    before = path.read_bytes().splitlines()
+    shown = state(desk, own)
+    answer = give(desk, body_of(shown, own, "partly"))
+    assert answer.status_code == 200
+    [label] = labels_of(stored(own, shown["id"]))
+    assert (label.label, label.annotator, label.by) == ("partly", "ada", "person")
+    after = path.read_bytes().splitlines()
+    assert [a == b for a, b in zip(before, after, strict=True)].count(False) == 1
+    assert answer.json()["passages"][0]["label"] == "partly"
+    assert state(desk, own, shown["id"])["passages"] == answer.json()["passages"], "a reload keeps it"
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_picked_lines_become_gold(desk: Running, own: Path) -> None:
+    shown = state(desk, own)
+    first = shown["passages"][0]["first"]
+    now = give(desk, body_of(shown, own, answer=[first + 1, first + 2])).json()
+    assert now["passages"][0]["answer"] == [first + 1, first + 2]
+    assert [shown["passages"][0]["source"], first + 1, first + 2] in now["gold"]
+    [label] = labels_of(stored(own, shown["id"]))
+    assert (label.line_start, label.gold) == (first, (first + 1, first + 2))
+
+
+def test_a_label_is_corrected_with_its_gold(desk: Running, own: Path) -> None:
+    shown = state(desk, own)
+    for label in ("yes", "no"):
+        shown = give(desk, body_of(shown, own, label)).json()
+    assert len(labels_of(stored(own, shown["id"]))) == 1
+    assert stored(own, shown["id"]).gold == load_questions(own / "data" / "questions.jsonl")[0].gold[:1]
+
+
+def test_lines_outside_the_passage_are_a_passage_of_their_own(desk: Running, own: Path) -> None:
+    shown = state(desk, own)
+    document = httpx.get(f"{desk.url}/api/document", params={"source": "page-40.md"}).json()
+    given = body_of(shown, own, source="page-40.md", document=document["digest"], first=3, last=4)
+    now = give(desk, {**given, "answer": [3, 4]}).json()
+    assert ["page-40.md", 3, 4] in now["gold"]
+    assert now["passages"][-1]["label"] == "yes"
+
+
+def test_many_questions_in_a_row(desk: Running, own: Path) -> None:
+    shown, seen = state(desk, own), []
+    while shown["waiting"] and len(seen) < 3:
+        seen.append(shown["id"])
+        for place in range(len(shown["passages"])):
+            shown = give(desk, body_of(shown, own, "no", place)).json()
+        assert shown["labeled"] == len(seen)
+        shown = state(desk, own, shown["waiting"])
+    assert len(set(seen)) == 3
+    assert state(desk, own)["id"] == shown["id"], "the first that waits"
+
+
+def test_a_file_that_changed_is_refused_and_kept(desk: Running, own: Path) -> None:
+    path = own / "data" / "questions.jsonl"
+    shown = state(desk, own)
+    path.write_bytes(path.read_bytes() + b'{"id":"new","question":"new?","answerable":false}\n')
+    theirs = path.read_bytes()
+    answer = give(desk, body_of(shown, own))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "changed")
+    assert path.read_bytes() == theirs
+    assert give(desk, body_of(state(desk, own), own)).status_code == 200
+    assert b'"new?"' in path.read_bytes()
+
+
+def test_a_document_that_changed_is_refused(desk: Running, own: Path) -> None:
+    shown = state(desk, own)
+    before = (own / "data" / "questions.jsonl").read_bytes()
+    assert give(desk, body_of(shown, own, document="0" * 64)).json()["error"]["code"] == "changed"
+    (own / "docs" / shown["passages"][0]["source"]).write_text("# Other\n" * 60)
+    assert give(desk, body_of(shown, own)).status_code in (409, 422)
+    assert (own / "data" / "questions.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": None}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": TOKEN}, 401),
+        ({"origin": None}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"host": "evil.example"}, 421),
+        ({"content_type": "text/plain"}, 415),
+    ],
+)
+def test_only_the_page_of_this_start_may_write(
+    desk: Running, own: Path, headers: dict[str, str | None], status: int
+) -> None:
+    before = (own / "data" / "questions.jsonl").read_bytes()
+    answer = give(desk, body_of(state(desk, own), own), **headers)
+    assert answer.status_code == status
+    assert (own / "data" / "questions.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"label": "maybe"},
+        {"first": 0},
+        {"first": 30, "last": 20},
+        {"last": 10_000},
+        {"answer": [9, 5]},
+        {"source": "../data/questions.jsonl"},
+        {"source": "/etc/passwd"},
+        {"question": "no such question"},
+        {"run": "../data"},
+        {"path": "/tmp/x"},
+    ],
+)
+def test_a_wrong_label_writes_nothing(desk: Running, own: Path, wrong: dict[str, Any]) -> None:
+    before = (own / "data" / "questions.jsonl").read_bytes()
+    assert give(desk, body_of(state(desk, own), own) | wrong).status_code == 422
+    assert (own / "data" / "questions.jsonl").read_bytes() == before
+
+
+def test_questions_that_the_file_does_not_have_are_appended(desk: Running, own: Path) -> None:
+    path = own / "data" / "questions.jsonl"
+    kept = path.read_bytes().splitlines(keepends=True)[1:3]
+    path.write_bytes(b"".join(kept).rstrip(b"\n"))
+    shown = state(desk, own, "q0000")
+    assert give(desk, body_of(shown, own)).status_code == 200
+    assert path.read_bytes().startswith(b"".join(kept))
+    assert [each.id for each in load_questions(path)] == ["q0001", "q0002", "q0000"]
+    path.unlink()
+    assert give(desk, body_of(state(desk, own, "q0003"), own)).status_code == 200
+    assert [each.id for each in load_questions(path)] == ["q0003"]
+
+
+def test_a_kill_between_labels_loses_none(own: Path) -> None:
+    command = [sys.executable, "-m", "branchrank", "view", str(own / "reports"), "--data-dir"]
+    given = []
+    for turn in range(3):
+        words = [*command, str(own / "data"), "--port", "0", "--no-open", "--annotator", "ada"]
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        try:
+            url, _, token = process.stderr.readline().split()[-1].partition("/#token=")
+            query = {"run": key_of(own), "question": f"q{turn:04}"}
+            shown = httpx.get(f"{url}/api/label", params=query).json()
+            body = body_of(shown, own, "partly")
+            headers = {"origin": url, "authorization": f"Bearer {token}"}
+            assert httpx.post(f"{url}/api/labels", json=body, headers=headers).status_code == 200
+            given.append(shown["id"])
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+    assert [len(labels_of(stored(own, each))) for each in given] == [1, 1, 1]
+
+
+def test_without_a_workspace_the_reason_is_shown(own: Path) -> None:
+    shutil.rmtree(own / "data")
+    with page_of(own) as server:
+        answer = httpx.get(f"{server.url}/api/label", params={"run": key_of(own)})
+        assert answer.status_code == 422
+        assert "--data-dir" in answer.json()["error"]["message"]
+        runs = httpx.get(f"{server.url}/api/runs").json()["runs"]
+        assert len(runs) == 4
+
+
+def open_desk(browser: Chromium, server: Running, folder: Path) -> None:
+    browser.visit(f"{server.url}/#token={TOKEN}")
+    browser.wait(READY)
+    browser.visit(f"{server.url}/label?run={key_of(folder)}")
+    browser.wait(READY)
+
+
+SAVED = "document.getElementById('said').textContent.startsWith('Saved')"
+LINE = "document.querySelectorAll('.card')[%d].querySelectorAll('.own')[%d]"
+
+
+@needs_chromium
+def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Running, own: Path) -> None:
+    browser.look(1200)
+    open_desk(browser, desk, own)
+    shown = state(desk, own)
+    first = shown["passages"][0]["first"]
+    start, end = browser.place(LINE % (0, 0)), browser.place(LINE % (0, 1))
+    start = browser.place(LINE % (0, 0))
+    end = browser.run(
+        f"(() => {{ const box = ({LINE % (0, 1)}).getBoundingClientRect(); "
+        "return [box.left + 60, box.top + box.height / 2]; })()"
+    )
+    browser.mouse("mousePressed", start)
+    browser.mouse("mouseMoved", (end[0], end[1]))
+    browser.mouse("mouseReleased", (end[0], end[1]))
+    assert browser.run("document.querySelectorAll('[aria-selected=true]').length") == 2
+    browser.visit(browser.run("location.href"))
+    browser.wait(READY)
+    assert browser.run("document.querySelectorAll('[aria-selected=true]').length") == 2, "a reload keeps it"
+    browser.click("document.querySelector('.card [data-label=yes]')")
+    browser.wait(SAVED)
+    [label] = labels_of(stored(own, shown["id"]))
+    assert (label.label, label.gold) == ("yes", (first, first + 1))
+    browser.visit(browser.run("location.href"))
+    browser.wait(READY)
+    assert browser.run("document.querySelectorAll('[data-label=yes][aria-pressed=true]').length") == 1
+    assert browser.console == []
+
+
+@needs_chromium
+def test_questions_are_labeled_in_a_row_with_the_keyboard(
+    browser: Chromium, desk: Running, own: Path
+) -> None:
+    browser.look(400)
+    open_desk(browser, desk, own)
+    shown = state(desk, own)
+    passages = len(shown["passages"])
+    browser.press("ArrowDown")
+    browser.press("ArrowDown", shift=True)
+    browser.press("Enter")
+    browser.wait(SAVED)
+    for _ in range(passages - 1):
+        browser.run("document.getElementById('said').textContent = ''")
+        browser.press("n")
+        browser.wait(SAVED)
+    found = labels_of(stored(own, shown["id"]))
+    assert [each.label for each in found] == ["yes", *["no"] * (passages - 1)]
+    lines = found[0].gold
+    assert lines is not None
+    assert lines[1] - lines[0] == 1
+    assert browser.run("document.activeElement.className") == "onward"
+    browser.press("Enter")
+    browser.wait(f"{READY} && !location.search.includes({json.dumps(shown['id'])})")
+    assert browser.run("document.activeElement.getAttribute('role')") == "listbox"
+
+
+@needs_chromium
+def test_the_page_says_that_the_file_has_changed(browser: Chromium, desk: Running, own: Path) -> None:
+    open_desk(browser, desk, own)
+    path = own / "data" / "questions.jsonl"
+    path.write_bytes(path.read_bytes() + b"\n")
+    theirs = path.read_bytes()
+    browser.press("y")
+    browser.wait("document.getElementById('said').textContent.startsWith('Not saved')")
+    assert path.read_bytes() == theirs
+    browser.console.clear()
