@@ -151,6 +151,7 @@ class Workspace(Closing):
         *,
         embedder: str = "",
         exclude: Sequence[str] | None = None,
+        code: bool | None = None,
         chunks: AnyPath | None = None,
         nodes: AnyPath | None = None,
         settings: Mapping[str, object] | None = None,
@@ -163,8 +164,8 @@ class Workspace(Closing):
         build fails because of an invalid value, the previous ``branchrank.toml`` is restored. Unchanged
         documents are not embedded again, and an interrupted build is resumed. Without ``corpus``, the corpus
         in ``branchrank.toml`` is indexed again. ``chunks`` and ``nodes`` are files with your own chunks and
-        nodes, which replace BranchRank's chunks and nodes. If ``corpus`` is a BEIR folder, the BEIR documents
-        are first written to files in the workspace.
+        nodes, which replace BranchRank's chunks and nodes. With ``code``, source code is indexed as well. If
+        ``corpus`` is a BEIR folder, the BEIR documents are first written to files in the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
@@ -181,6 +182,7 @@ class Workspace(Closing):
         inputs = CorpusInputs(
             corpus=corpus if corpus is None or isinstance(corpus, str) else arguments.path("corpus", corpus),
             exclude=None if exclude is None else tuple(exclude),
+            code=code,
             chunks=None if chunks is None else Path(chunks),
             nodes=None if nodes is None else Path(nodes),
         )

@@ -23,6 +23,7 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.argument("corpus", required=False)
 @DATA_DIR
 @flag("--exclude", "Exclude documents that match this glob pattern. Repeatable.", multiple=True)
+@click.option("--code/--no-code", default=None, help="Also index source code, such as .py files.")
 @flag(
     "--chunks",
     "Index the chunks in this chunks.jsonl instead of splitting the documents into chunks.",

@@ -113,6 +113,7 @@ def add_corpus(name: str, questions: bool, quiet: bool) -> None:
         click.echo(f"license: {entry.license}")
     if entry is not None and written is not None:
         exclude = "".join(f" --exclude {shlex.quote(pattern)}" for pattern in entry.exclude)
+        exclude += " --code" if entry.code else ""
         click.echo(f"questions: {written}\n\nnext:")
         click.echo(f"  branchrank index {name} --data-dir data/{name} --embedder all-MiniLM-L6-v2{exclude}")
         click.echo(f"  branchrank benchmark --data-dir data/{name} --questions {written}")

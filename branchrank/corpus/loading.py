@@ -7,7 +7,8 @@ The result depends only on the files' paths and bytes.
    Symbolic links and special files, such as pipes, are skipped with a note. Because symbolic links are
    skipped, the search can't leave the root folder or visit a folder twice.
 2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
-   are skipped with a note.
+   are skipped with a note. Source code is a document only if a pattern in ``exclude`` that starts with ``!``
+   matches its path, because folders of documents often contain scripts.
 3. One more note counts all skipped files by suffix, with the command that installs a missing reader.
 
 All files are read in one process, because reading 5 MB takes about a second, and starting more processes
@@ -28,6 +29,7 @@ from branchrank.corpus.navigation import with_navigation
 from branchrank.corpus.reading import (
     document_digest,
     is_document,
+    is_source_code,
     read_document,
     reader_of,
     suffix_of,
@@ -44,6 +46,9 @@ MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
 #: The number of suffixes that the note about skipped files lists.
 _SHOWN_KINDS = 8
+#: The pattern in ``exclude`` that makes all source code part of a corpus.
+ALL_CODE = "!*"
+_CODE_LEFT_OUT = "source code; to index it: --code"
 _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
@@ -83,7 +88,7 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
     """Return the files of the documents below the folder ``root``, and notes about skipped files.
 
     ``exclude`` contains paths to skip, relative to ``root``. A path, such as ``docs/results``, can also be a
-    shell pattern, such as ``*/drafts/*``.
+    shell pattern, such as ``*/drafts/*``. A pattern that starts with ``!`` adds the source code that matches.
 
     Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """
@@ -96,7 +101,7 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
         else:
             skipped.append(found)
     if not files:
-        raise without_documents(root)
+        raise without_documents(root, code=any(skip.why == _CODE_LEFT_OUT for skip in skipped))
     notes = sorted(f"{skip.source!a}: skipped because {skip.reason}" for skip in skipped if skip.reason)
     return Discovery(
         files=tuple(sorted(files, key=lambda file: file.source)),
@@ -133,7 +138,8 @@ def walk(root: Path, exclude: Collection[str], skipped: list[Skip]) -> Iterator[
         raise CorpusError(
             f"the corpus {root} {state}{nearest_path(root)}", remedy="give the path of a folder of documents"
         )
-    patterns = [pattern.strip("/") for pattern in exclude]
+    patterns = [pattern.strip("/") for pattern in exclude if not pattern.startswith("!")]
+    code = [pattern[1:].strip("/") for pattern in exclude if pattern.startswith("!")]
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -151,19 +157,21 @@ def walk(root: Path, exclude: Collection[str], skipped: list[Skip]) -> Iterator[
             if entry.name.startswith("."):
                 continue
             source = prefix + entry.name
-            if patterns and _excluded(source, patterns):
+            if patterns and _matches(source, patterns):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 pending.append(source)
             elif entry.is_symlink():
                 skipped.append(Skip(source, "it is a symbolic link"))
+            elif is_source_code(source) and not _matches(source, code):
+                skipped.append(Skip(source, why=_CODE_LEFT_OUT))
             elif is_document(source):
                 yield source, entry
             else:
                 skipped.append(Skip(source, why=why_unread(source)))
 
 
-def _excluded(source: str, patterns: list[str]) -> bool:
+def _matches(source: str, patterns: list[str]) -> bool:
     return any(source == pattern or fnmatchcase(source, pattern) for pattern in patterns)
 
 
@@ -188,11 +196,14 @@ def examine(root: Path, source: str) -> CorpusFile | Skip:
     return Skip(source, reason)
 
 
-def without_documents(root: Path) -> CorpusError:
-    """Return the error for a corpus that contains no documents."""
+def without_documents(root: Path, code: bool = False) -> CorpusError:
+    """Return the error for a corpus that contains no documents. ``code`` is whether it has source code."""
+    known = ", ".join(suffix for suffix in suffixes() if not is_source_code(suffix))
     return CorpusError(
-        f"the corpus {root} contains no documents ({', '.join(suffixes())})",
-        remedy="give a folder that contains documents, and check `exclude` in branchrank.toml",
+        f"the corpus {root} contains no documents ({known})",
+        remedy="index the source code: branchrank index --code"
+        if code
+        else "give a folder that contains documents, and check `exclude` in branchrank.toml",
     )
 
 

@@ -36,7 +36,7 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
     commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
     becomes the corpus. ``license`` is the SPDX identifier of the documents. ``questions`` is the SHA-256
     digest of the question file that belongs to the corpus, and ``exclude`` are the patterns of the files that
-    an index for these questions leaves out.
+    an index for these questions leaves out. ``code`` is whether the documents are source code.
     """
 
     description: str
@@ -49,6 +49,7 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
     commit: str = ""
     license: str = ""
     exclude: tuple[str, ...] = ()
+    code: bool = False
     questions: str = ""
 
 

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from branchrank.corpus.code_outline import GRAMMARS
 from branchrank.corpus.document import ENTRY_SUFFIX, Document, Reader
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.stored_texts import stored_text
@@ -54,6 +55,7 @@ BUILTIN_READERS: dict[str, _Builtin] = {
     ".ipynb": _Builtin("notebooks"),
     ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
     **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
+    **{suffix: _Builtin("source_code", package, "code") for suffix, (package, _) in GRAMMARS.items()},
 }
 
 
@@ -118,6 +120,11 @@ def reader_of(suffix: str) -> Reader:
 def is_document(source: str) -> bool:
     """Return whether the file at the path ``source`` is read as a document."""
     return bool(suffix_of(source)) and not why_unread(source)
+
+
+def is_source_code(source: str) -> bool:
+    """Return whether the file at the path ``source`` is source code, which is read only if the user asks."""
+    return suffix_of(source) in GRAMMARS
 
 
 def why_unread(source: str) -> str:

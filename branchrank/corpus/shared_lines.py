@@ -78,9 +78,9 @@ class SharedLines(Findings):
         self.notes += joined_note(self._joined)
 
 
-def joined_note(lines: Sequence[int]) -> list[str]:
-    """Return a note about the headings that start on these lines, which belong to other sections."""
+def joined_note(lines: Sequence[int], what: str = "heading") -> list[str]:
+    """Return the note about the headings that start on these lines of another section, if there are any."""
     if not lines:
         return []
-    count = "1 heading starts" if len(lines) == 1 else f"{len(lines)} headings start"
+    count = f"1 {what} starts" if len(lines) == 1 else f"{len(lines)} {what}s start"
     return [f"line {lines[0]}: {count} on a line of another section, which keeps the line"]

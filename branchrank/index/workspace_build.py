@@ -27,13 +27,15 @@ AnyPath = str | PathLike[str]
 
 
 class CorpusInputs(Record, frozen=True, kw_only=True):
-    """What a build reads: documents, globs to leave out, the user's chunks and nodes, and an adoption record.
+    """What a build reads: documents, with or without source code, and the user's chunks, nodes and adoption.
 
-    An input that is ``None`` stays as ``branchrank.toml`` specifies it.
+    ``exclude`` contains the globs to leave out, and ``adoption`` is the path of an adoption record. An input
+    that is ``None`` stays as ``branchrank.toml`` specifies it.
     """
 
     corpus: str | Path | None = None
     exclude: tuple[str, ...] | None = None
+    code: bool | None = None
     chunks: Path | None = None
     nodes: Path | None = None
     adoption: Path | None = None

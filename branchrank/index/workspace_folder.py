@@ -27,6 +27,7 @@ from typing import Any, Literal
 import msgspec
 
 from branchrank.corpus.chunkers import is_code
+from branchrank.corpus.loading import ALL_CODE
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, TokenCache, open_cache
@@ -72,7 +73,8 @@ _SECTIONS = frozenset(part.section for part in PARTS)
 class WorkspaceConfig(Record, frozen=True, kw_only=True):
     """The top-level keys of ``branchrank.toml``. Paths are relative to the folder of ``branchrank.toml``.
 
-    ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns for documents to leave out.
+    ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns for documents to leave out,
+    and ``code`` is whether source code is indexed.
     ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the paths of the user's own
     files, which replace the chunks and nodes computed by a build. ``adoption`` is the path of the record that
     ``branchrank adopt`` wrote.
@@ -80,6 +82,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
     corpus: str = ""
     exclude: tuple[str, ...] = ()
+    code: bool = False
     questions: str = "benchmark/questions.jsonl"
     chunks: str = ""
     nodes: str = ""
@@ -275,8 +278,8 @@ class WorkspaceFolder:
 
     @property
     def exclude(self) -> tuple[str, ...]:
-        """Glob patterns for documents to leave out of the index."""
-        return self.config.exclude
+        """The patterns for :func:`~branchrank.corpus.loading.discover`."""
+        return (*((ALL_CODE,) if self.config.code else ()), *self.config.exclude)
 
     def given(self, key: Given) -> Path | None:
         """Return the path of the user's own file that ``branchrank.toml`` specifies, or ``None``."""
@@ -391,6 +394,7 @@ def configure(
     *,
     corpus: str | Path | None = None,
     exclude: Sequence[str] | None = None,
+    code: bool | None = None,
     settings: Mapping[str, object] | None = None,
     **files: Path | None,
 ) -> None:
@@ -413,6 +417,8 @@ def configure(
         changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
     if exclude is not None:
         changes["exclude"] = tuple(exclude)
+    if code is not None:
+        changes["code"] = code
     changes |= {key: _relative(path, data_dir) for key, path in files.items() if path is not None}
     engine = f"{EngineSettings.section}."
     changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}

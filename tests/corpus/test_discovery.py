@@ -27,7 +27,9 @@ def test_documents_come_in_the_order_of_their_sources(tmp_path: Path) -> None:
     assert [file.source for file in found.files] == [
         "UP.RST", "a-b.md", "a.txt", "a/b/c.mdx", "a/z.md", "b.rst", "x.rst.inc",
     ]  # fmt: skip
-    assert found.notes == ("indexed 7; skipped 2: 1 .py, 1 without a suffix",)
+    assert found.notes == (
+        "indexed 7; skipped 2: 1 .py (source code; to index it: --code), 1 without a suffix",
+    )
     assert found.files[0].size == 5
     assert found.files[0].mtime_ns == (tmp_path / "UP.RST").stat().st_mtime_ns
 

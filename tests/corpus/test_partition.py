@@ -168,7 +168,10 @@ def test_no_word_of_odd_html_is_lost(content: bytes, target: int) -> None:
     assert problems_of("guide/page.html", content, target_tokens=target) == []
 
 
-ODD_SOURCES = ["a.rst", "a.md", "a.mdx", "a.html", "a.ipynb", "a.adoc", "a.text", "a.pdf"]
+ODD_SOURCES = [
+    *("a.rst", "a.md", "a.mdx", "a.html", "a.ipynb", "a.adoc", "a.text", "a.pdf"),
+    *("a.py", "a.tsx", "a.go", "a.rs", "a.java", "a.c", "a.hpp"),
+]
 
 
 @ODD

@@ -206,6 +206,59 @@ NOTEBOOK = b"""{"nbformat": 4, "metadata": {}, "cells": [
  {"source": ["## Two\\n"], "cell_type": "markdown"}]}
 """
 PDF = pdf([["Tea", "Fill the kettle."], [], ["Pot (2)"]], [(0, "Tea", 0), (1, "Pot", 2)], title="T")
+PYTHON = b'''"""Tea."""
+import os
+
+# about brew
+@cache
+async def brew(leaves: int = 4, *, hot=True) -> None:
+    """Brew.
+
+    Wait.
+    """
+    def pour(): return f"{leaves!r}"
+    return [pour for _ in range(3) if hot]
+HOT = {"a": (1, 2)}
+class Pot(Vessel):
+    size = 4
+    @property
+    def lid(self):
+        pass
+'''
+TYPESCRIPT = b"""/** Tea. */
+import { a } from 'b'
+@dec()
+export abstract class Pot<T extends A> {
+  #size = 1; brew(): void { return `${this.size}` }
+  lid = () => <b>1</b>
+}
+export const f = async (x: number) => { if (x < 1) { return /a/ } }, g = function () {}
+namespace N { interface I { a?: string } enum E { A } type T = string | null }
+"""
+CPP = b"""#ifndef A
+#define A(x) ((x) + 1)
+/// doc
+template <typename T, int N>
+class Pot : public Vessel {
+ public:
+  Pot() = default;
+  virtual int lid(int a) const { return a << 1; }
+};
+namespace a::b { typedef struct { int x; } point_t; enum class E { A = 'a' }; }
+static int *&f(void (*g)(int), ...) { return a ? R"(x)" : nullptr; }
+#endif
+"""
+RUST = b"""//! Tea.
+#[derive(Debug)]
+pub struct Pot<'a, T: Vessel> { size: &'a T }
+impl<'a, T> fmt::Display for Pot<'a, T> where T: Vessel {
+    /// doc
+    pub fn lid(&self) -> Result<(), E> { Ok(self.size.map(|x| x + 1)?) }
+    const X: i32 = 0x1f;
+}
+macro_rules! m { ($a:expr) => { r#"x"# } }
+mod inner { pub enum E { A(u8), B { c: char } } trait T { fn g(); } }
+"""
 NAVIGATION = {
     "mkdocs.yml": b"site_name: !ENV x\nnav:\n  - a.md\n  - Two: [b.md, {Three: &c c.md}, *c]\n",
     "sidebars.js": b"// x\nexport default {a: ['a', {type:'category', items: [\"b\", {Old: ['c']}],}]};\n",
@@ -267,6 +320,10 @@ TARGETS = (
     Target("asciidoc", partial(read, "guide/a.adoc"), seeds(ASCIIDOC, *_PAGES)),
     Target("pdf", partial(read, "guide/a.pdf"), seeds(PDF), is_text=False),
     Target("notebook", partial(read, "guide/a.ipynb"), seeds(NOTEBOOK)),
+    *(
+        Target(f"code-{suffix}", partial(read, f"guide/a.{suffix}"), seeds(content))
+        for suffix, content in (("py", PYTHON), ("tsx", TYPESCRIPT), ("cpp", CPP), ("rs", RUST))
+    ),
     *(
         Target(f"navigation-{name}", partial(navigation, name), seeds(content))
         for name, content in NAVIGATION.items()
