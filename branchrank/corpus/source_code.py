@@ -23,6 +23,7 @@ from itertools import pairwise
 
 import msgspec
 
+from branchrank.corpus import code_outline
 from branchrank.corpus.document import Block, Findings, Heading, Reader, plain_blocks
 from branchrank.corpus.shared_lines import joined_note
 
@@ -61,6 +62,9 @@ class _Outliner:
                 answer = process.stdout.readline()
             except BrokenPipeError:
                 answer = b""
+            except BaseException:  # an interrupt: the next file must not get this file's answer
+                self._stop()
+                raise
             if not answer:
                 self._stop()
                 return None
@@ -68,14 +72,13 @@ class _Outliner:
         return found
 
     def _start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-P", "-m", "branchrank.corpus.code_outline"]
+        # -P keeps the modules beside the program from hiding those of the standard library.
+        command = [sys.executable, "-P", code_outline.__file__]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
         )
         self._owner = os.getpid()
         atexit.register(self._stop)
@@ -84,9 +87,9 @@ class _Outliner:
         process, self._process = self._process, None
         atexit.unregister(self._stop)
         if process is not None and self._owner == os.getpid():
-            # Leaving the context closes the pipes, so that the process ends, and waits for it.
+            # Leaving the context closes the pipes and waits for the process.
             with contextlib.suppress(BrokenPipeError), process:
-                pass
+                process.kill()
 
 
 _OUTLINER = _Outliner()
