@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.corpus.named import add_corpus
+from branchrank.corpus.loading import ALL_CODE
+from branchrank.corpus.named import add_corpus, known_corpora
 from branchrank.errors import BranchRankError
 from branchrank.questions.anchoring import Lines, check_anchors, corpus_lines
 from branchrank.questions.checks import content_stems
@@ -35,7 +36,8 @@ def questions(name: str) -> list[Question]:
 @pytest.fixture(scope="module")
 def lines(name: str) -> Lines:
     try:
-        return corpus_lines(add_corpus(name))
+        corpus = known_corpora()[name]
+        return corpus_lines(add_corpus(name), (*corpus.exclude, *([ALL_CODE] if corpus.code else [])))
     except BranchRankError as error:
         pytest.skip(str(error))
 
