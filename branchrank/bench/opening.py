@@ -120,6 +120,8 @@ def open_plan(
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
             each.check()
+    for kind in {branch.kind for system in plan.systems for branch in system.searched}:
+        branch_kind(kind).require(plan.settings)
     with ExitStack() as opened:
         meter = LLMMeter(status)
         folder = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)

@@ -133,6 +133,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @FUSION
 @RUNNING
 @settings_options("benchmark", "llm", "cache", "engine")
+@settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
 def run(experiment: Path, reports: Path, **running: Any) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report.
 

@@ -9,7 +9,7 @@ import click
 
 import branchrank
 from branchrank.cli.options import FILE, FOLDER, LATEX, OPEN_SHARE, POSITIVE_SHARE, flag, switch, write_latex
-from branchrank.cli.terminal import Command, safe
+from branchrank.cli.terminal import Command, safe, say
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
 from branchrank.records import SEED
@@ -35,12 +35,15 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
 
 
 @click.command("score-trec", cls=Command)
-@click.argument("runs", nargs=-1, required=True, type=FILE)
 @click.argument("qrels", type=FILE)
+@click.argument("runs", nargs=-1, required=True, type=FILE)
 @flag("--measure -m names", "Measure, by its name in ir-measures. Repeatable.", TREC_MEASURES, multiple=True)
 @switch("--by-query", "Also print the value of each measure for each query.")
-def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
+def score_trec(qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS (TREC run files from any program) with QRELS, and print means over the judged queries."""
+    if _is_run(qrels) and not _is_run(runs[-1]):
+        qrels, runs = runs[-1], (qrels, *runs[:-1])
+        say(f"the qrels come first: branchrank score-trec {qrels} {' '.join(map(str, runs))}")
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
@@ -56,6 +59,15 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
                 for query, value in scored.by_query[measure].items():
                     click.echo(f"{path}\t{safe(query)}\t{measure}\t{value:.4f}")
             click.echo(f"{path}\tall\t{measure}\t{mean:.4f}")
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether the first line of a file has the six columns of a TREC run."""
+    try:
+        with path.open("rb") as file:
+            return len(file.readline(10_000).split()) == 6
+    except OSError:
+        return False
 
 
 @click.command("compare-trec", cls=Command)

@@ -30,7 +30,7 @@ Qrels = dict[str, dict[str, int]]
 
 _ORDER = (
     "The two commands take their arguments in different orders: "
-    "branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
+    "branchrank score-trec QRELS RUN, compare-trec QRELS RUN"
 )
 #: Maps the expected and the actual number of columns to the fix that the error suggests.
 _OTHER_KIND = {

@@ -206,7 +206,7 @@ def compare_rankings(
     measures = [parse_measure(name) for name in options.measures]
     if len(runs) < 2:
         raise UsageError(
-            "there is only one run, so there is nothing to compare", remedy="branchrank score-trec RUN QRELS"
+            "there is only one run, so there is nothing to compare", remedy="branchrank score-trec QRELS RUN"
         )
     for name, run in runs.items():
         missing = [query for query in qrels if query not in run]

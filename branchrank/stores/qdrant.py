@@ -505,6 +505,15 @@ def edge() -> Any:
     return qdrant_edge
 
 
+def client_module() -> Any:
+    """Import ``qdrant_client``, or raise MissingDependencyError if ``qdrant-client`` is not installed."""
+    try:
+        import qdrant_client
+    except ImportError as error:
+        raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
+    return qdrant_client
+
+
 def connect(url: str) -> Any:
     """Return a client for the Qdrant server at ``url``, which sends the key of this host.
 
@@ -519,10 +528,7 @@ def connect(url: str) -> Any:
     key = key_for("QDRANT", url, os.environ)
     from branchrank.io.http import BoundedTransport
 
-    try:
-        import qdrant_client
-    except ImportError as error:
-        raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
+    qdrant_client = client_module()
     with warnings.catch_warnings():
         # The warning is not needed, because ``key_for`` raises an error if a key would be sent unencrypted to
         # another machine.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -86,11 +87,33 @@ def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: P
     run, qrels = tmp_path / "bm25.run", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 2.5 bm25\n")
     qrels.write_text("q1 0 a 1\n")
-    for words in (("score-trec", qrels, run), ("compare-trec", run, qrels)):
-        done = invoke(*words)
-        assert done.exit_code == 3
-        assert "score-trec RUN QRELS" in done.stderr
-    assert invoke("score-trec", run, qrels).exit_code == 0
+    done = invoke("compare-trec", run, qrels)
+    assert done.exit_code == 3
+    assert "compare-trec QRELS RUN" in done.stderr
+    told, swapped = invoke("score-trec", qrels, run), invoke("score-trec", run, qrels)
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert (swapped.exit_code, swapped.stdout) == (0, told.stdout)
+    assert swapped.stderr == f"the qrels come first: branchrank score-trec {qrels} {run}\n"
+
+
+@pytest.mark.parametrize("key", ["kindd", "kin", "knid", "Sourcefile", "answer_line_strat"])
+def test_a_slip_in_a_questions_key_is_refused(tmp_path: Path, key: str) -> None:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text(json.dumps({"question": "?", "answerable": False, "note": "kept", key: "x"}))
+    done = invoke("questions", "check", asked, "--data-dir", tmp_path)
+    assert done.exit_code == 3
+    assert f"unknown key {key!r}: did you mean" in done.stderr
+
+
+def test_a_missing_package_is_reported_before_any_query(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
+    words = ("--data-dir", "data", "--predictor", "bm25", "--predictor", "qdrant")
+    done = invoke("benchmark", *words, "--reports", tmp_path / "reports")
+    assert done.exit_code == 5
+    assert "fix: pip install" in done.stderr
+    assert not (tmp_path / "reports").exists()
 
 
 @pytest.mark.parametrize("words", ["--help", "show --help", "show RUN", "list"])

@@ -155,7 +155,7 @@ def test_ids_are_exported_unchanged(odd: Path) -> None:
     [bm25] = (odd / "trec").glob("*.run")
     found = {document for _, _, document, *_ in map(str.split, bm25.read_text().splitlines())}
     assert found == set(SPELLED[:-1])
-    result = invoke("score-trec", bm25, odd / "set" / "qrels" / "test.tsv", "-m", "Success@1")
+    result = invoke("score-trec", odd / "set" / "qrels" / "test.tsv", bm25, "-m", "Success@1")
     assert (result.stdout.split("\t")[-1].strip(), result.stderr) == ("1.0000", "")
 
 

@@ -37,7 +37,7 @@ def theirs(run: Path, qrels: Path, names: list[str]) -> dict[str, float]:
 
 
 def ours(run: Path, qrels: Path, names: list[str]) -> dict[str, float]:
-    result = invoke("score-trec", run, qrels, *(word for name in names for word in ("-m", name)))
+    result = invoke("score-trec", qrels, run, *(word for name in names for word in ("-m", name)))
     assert result.exit_code == 0, result.output
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert all(scope == "all" for _, scope, _, _ in lines)
@@ -92,7 +92,7 @@ def test_foreign_runs_with_ties_missing_queries_and_grades(tmp_path: Path) -> No
     [scored] = score_trec([run], qrels, ["RR"])
     assert scored.by_query["RR"] == {"1": pytest.approx(1 / 2), "2": 1.0, "3": 0.0}
     assert scored.means["RR"] == pytest.approx(0.5)
-    result = invoke("score-trec", run, qrels, "-m", "RR", "--by-query")
+    result = invoke("score-trec", qrels, run, "-m", "RR", "--by-query")
     assert [line.split("\t")[1:] for line in result.stdout.splitlines()] == [
         ["1", "RR", "0.5000"],
         ["2", "RR", "1.0000"],
@@ -104,11 +104,11 @@ def test_foreign_runs_with_ties_missing_queries_and_grades(tmp_path: Path) -> No
 def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
     qrels = write(tmp_path / "qrels", "1 0 a 1", "2 0 <b> 1", "3 0 c 1")
     run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 %3Cb%3E 1 2 x", "3 Q0 c 1 2 x")
-    result = invoke("score-trec", run, qrels, "-m", "RR")
+    result = invoke("score-trec", qrels, run, "-m", "RR")
     assert result.stderr.startswith("note: for 1 of 3 queries (the first: 2)")
     assert f"{run} has no document that is judged in {qrels}" in result.stderr
     run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 <b> 1 2 x", "3 Q0 z 1 9 x", "3 Q0 c 1 2 x")
-    assert invoke("score-trec", run, qrels, "-m", "RR").stderr == ""
+    assert invoke("score-trec", qrels, run, "-m", "RR").stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,9 @@ class BranchKind:
         unknown = [name for name in branch.options if name not in self.options]
         return found + [f"{self.name} has no option {name!r}" for name in unknown]
 
+    def require(self, settings: Resolved) -> None:
+        """Raise :class:`~branchrank.errors.MissingDependencyError` if a package for this kind is missing."""
+
     def open(self, opening: Opening) -> Search:
         """Open the resources that the search needs, and return the search function."""
         raise NotImplementedError

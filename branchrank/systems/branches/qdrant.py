@@ -31,7 +31,7 @@ from branchrank.index.reader import Index
 from branchrank.io.files import digest_of
 from branchrank.ranking.maxsim import unit_tokens
 from branchrank.records import Scored, Span
-from branchrank.settings import IndexSettings, QdrantSettings
+from branchrank.settings import IndexSettings, QdrantSettings, Resolved
 from branchrank.spec import Unit
 from branchrank.systems.branches import (
     BranchKind,
@@ -186,6 +186,12 @@ class QdrantKind(BranchKind):
     units = ("chunk", "span")
     waits = True
     keeps_tokens = True
+
+    def require(self, settings: Resolved) -> None:
+        """Raise MissingDependencyError if Qdrant, or the client for its server, is not installed."""
+        from branchrank.stores.qdrant import client_module, edge
+
+        _ = client_module() if settings.part(QdrantSettings).url else edge()
 
     def open(self, opening: Opening) -> Search:
         """Open the collection and return the search function."""

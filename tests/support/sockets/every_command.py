@@ -102,7 +102,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "serve": (("--predictor", "local", "--port", "8765"), 2),
     "view": (("--port", "8766", "--no-open"), 2),
     "export-trec": (("{run}", "--output", "trec"), 0),
-    "score-trec": (("trec/local.run", "trec/qrels.txt"), 0),
+    "score-trec": (("trec/qrels.txt", "trec/local.run"), 0),
     "compare-trec": (("trec/qrels.txt", "trec/local.run", "trec/sqlite.run"), 0),
     "beir questions": (("beir", "--output", "beir.jsonl"), 0),
     "beir run": (("beir", "--embedder", "fake:16", "--latency-sample", "0", "--quiet"), 0),
