@@ -4,7 +4,8 @@
 
 1. Run ``branchrank demo`` in a temporary folder.
 2. Save the first page of the report as ``images/report.png``.
-3. Save a screenshot of the terminal UI, with a query on the bundled sample, as ``images/terminal.svg``.
+3. Save the labels of a question on the local page as ``images/view.png``.
+4. Save a screenshot of the terminal UI, with a query on the bundled sample, as ``images/terminal.svg``.
 """
 
 from __future__ import annotations
@@ -24,16 +25,44 @@ from branchrank.serve.tui import SearchApp
 
 IMAGES = Path(__file__).parent / "images"
 QUERY = "how do I compare two runs"
+#: The question whose passages the picture of the local page shows.
+LABELED = "br-010"
 
 
 def report_picture(folder: Path) -> None:
     """Save a screenshot of the report in a browser window of 1,200 by 900 pixels."""
     [report] = folder.rglob("report.html")
-    size = "--window-size=1200,900"
-    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", size]
-    target = f"--screenshot={IMAGES / 'report.png'}"
+    take(report.resolve().as_uri(), "report.png")
+
+
+def view_picture(folder: Path) -> None:
+    """Save a screenshot of a question's passages on the local page."""
+    [run] = (folder / "reports").iterdir()
+    words = [
+        "view",
+        folder / "reports",
+        "--data-dir",
+        folder,
+        "--annotator",
+        "ada",
+        "--no-open",
+        "--port",
+        "0",
+    ]
+    command = [sys.executable, "-m", "branchrank", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        url = server.stderr.readline().split()[-1].partition("/#")[0]
+        take(f"{url}/label?run={run.name}&question={LABELED}", "view.png")
+        server.terminate()
+
+
+def take(url: str, name: str) -> None:
+    """Save a screenshot of a page, five seconds of the page's time after it is opened."""
+    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,900"]
+    flags += ["--virtual-time-budget=5000", f"--screenshot={IMAGES / name}"]
     browser = shutil.which("chromium") or "chromium"
-    subprocess.run([browser, *flags, target, report.resolve().as_uri()], check=True, capture_output=True)
+    subprocess.run([browser, *flags, url], check=True, capture_output=True)
 
 
 async def terminal_picture(data: Path) -> None:
@@ -54,6 +83,7 @@ def main() -> None:
         folder = Path(name) / "demo"
         subprocess.run([sys.executable, "-m", "branchrank", "demo", folder, "--quiet"], check=True)
         report_picture(folder)
+        view_picture(folder)
         asyncio.run(terminal_picture(folder))
 
 
