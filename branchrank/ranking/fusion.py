@@ -61,8 +61,10 @@ def fuse(
     elif slot.method == "score":
         most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
         fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)
-    else:
+    elif slot.method == "rrf":
         fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
+    else:
+        raise ValueError(f"no function fuses lists by {slot.method!r}")
     if not slot.unit_interval:
         return fused
     # Clip the scores, because rounding can give scores above 1 and a cosine can be negative.

@@ -128,3 +128,8 @@ def test_rrf_depends_on_ranks_alone(branches, factor) -> None:
 @given(entries=SCORES.map(ranked))
 def test_one_branch_keeps_its_order(entries) -> None:
     assert [entry.key for entry in rrf({"dense": entries})] == [entry.key for entry in entries]
+
+
+def test_a_method_without_a_function_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no function fuses lists by 'borda'"):
+        fuse({"dense": [Scored("a", 1.0)]}, Fuse(method="borda"), {"dense": 1.0})  # type: ignore[arg-type]
