@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, swit
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, QuestionError, UsageError
-from branchrank.questions.anchoring import typed_span
+from branchrank.questions.anchoring import new_question, typed_span
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.records import SEED, GoldItem, Question, Span
 
@@ -54,31 +55,42 @@ GOLD_LINES = 5
 @flag("--difficulty", "The question's difficulty, such as easy, medium or hard.")
 @QUIET
 def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet: bool, **given: Any) -> None:
-    """Add a question to QUESTIONS (by default the question file of the workspace).
+    """Add questions to QUESTIONS (by default the question file of the workspace).
 
-    Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
-    question, and press F4. Then enter the question and the line numbers of the answer. A digest of the gold
-    lines is stored with the question. The file QUESTIONS is created if it does not exist.
+    Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers a
+    question, and press F4. Then enter the question and the line numbers of the answer. The terminal UI opens
+    again for the next question, until you leave it with Ctrl+Q. A digest of the gold lines is stored with
+    each question. The file QUESTIONS is created if it does not exist.
     """
     if quote and given["unanswerable"]:
         raise UsageError("--quote needs gold lines", remedy=FLAGS)
     gold = _given_gold(question, *(given.pop(name) for name in ("sources", "lines", "unanswerable")))
+
+    def made(text: str, spans: Sequence[Span], quote: str = quote) -> Question:
+        items = tuple(GoldItem.of(each, quote="" if number else quote) for number, each in enumerate(spans))
+        return Question(question=text, gold=items, answerable=bool(items), **given)
+
     with open_workspace(data_dir, quiet=quiet) as workspace:
-        if gold is None:
-            picked = _pick(workspace, question)
-            if picked is None:
-                say("no passage was picked, so no question was added")
-                return
-            question, span = picked
-            gold = [span]
-        items = tuple(GoldItem.of(each, quote="" if number else quote) for number, each in enumerate(gold))
-        made = Question(question=question, gold=items, answerable=bool(items), **given)
-        added = workspace.questions.add(made, questions)
+        if gold is not None:
+            _add(workspace, made(question, gold), questions)
+            return
+        count = 0
+        while picked := _pick(workspace, question, made):
+            _add(workspace, picked, questions)
+            # These flags are about the first question.
+            question, count, given["id"], made = "", count + 1, "", partial(made, quote="")
+        if not count:
+            say("no passage was picked, so no question was added")
+
+
+def _add(workspace: branchrank.Workspace, question: Question, questions: Path | None) -> None:
+    """Add a question, and print its gold lines, which show the user whether the line numbers are correct."""
+    added = workspace.questions.add(question, questions)
     for warning in added.warnings:
         say(f"warning: {warning}")
     click.echo(safe(f"{added.path}: added {added.question.id}"))
-    for span, texts in zip(gold, added.gold_lines, strict=True):
-        # The lines show the user whether the line numbers are correct.
+    spans = [item.span for item in added.question.gold if item.span is not None]
+    for span, texts in zip(spans, added.gold_lines, strict=True):
         show_lines(texts, span.line_start, GOLD_LINES)
 
 
@@ -105,22 +117,31 @@ def _given_gold(
     return None
 
 
-def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """Ask for a question and its gold lines. Return ``None`` if the user picks no passage."""
+def _pick(
+    workspace: branchrank.Workspace, query: str, made: Callable[[str, Sequence[Span]], Question]
+) -> Question | None:
+    """Ask for a question and its gold lines, until the lines can be gold.
+
+    Return ``None`` if the user picks no passage. ``made`` makes the question.
+    """
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None
     hit = choice.hit
     click.secho(safe(f"{hit.source}:{hit.line_start}-{hit.line_end}"), bold=True)
-    lines = workspace.tools.file_text(hit.source).split("\n")[hit.line_start - 1 : hit.line_end]
-    show_lines(lines, hit.line_start, len(lines))
-    question = click.prompt("Question", default=safe(query or choice.query))
+    lines = workspace.tools.file_text(hit.source).split("\n")
+    shown = lines[hit.line_start - 1 : hit.line_end]
+    show_lines(shown, hit.line_start, len(shown))
+    text = click.prompt("Question", default=safe(query or choice.query))
     while True:
         given = click.prompt("Lines that answer it", default=f"{hit.line_start}-{hit.line_end}")
         try:
-            return question, typed_span(hit.source, given)
+            question = made(text, [typed_span(hit.source, given)])
+            new_question(question, {hit.source: lines})
         except BranchRankError as error:
             say(error.message)
+        else:
+            return question
 
 
 QUESTIONS = click.argument("questions", required=False, type=FILE)

@@ -177,10 +177,12 @@ async def _discard(receive: Receive) -> None:
                 more = message.get("more_body", False)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(
+    host: str, port: int, remedy: str = "choose another address with --host and --port"
+) -> socket.socket:
     """Open a listening socket. If ``port`` is 0, any free port is used.
 
-    Raises :class:`UsageError` if the address or port can't be used.
+    Raises :class:`UsageError`, with the remedy, if the address or port can't be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -188,7 +190,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host} port {port}: {error.strerror or error}",
-            remedy="choose another address with --host and --port",
+            remedy=remedy,
         ) from None
 
 

@@ -219,7 +219,7 @@ def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *
     ``ready`` is called with the page's URL, which contains the token. If ``browse`` is true, the URL is also
     opened in the browser.
     """
-    with listen(HOST, port) as listening:
+    with listen(HOST, port, "choose another port with --port") as listening:
         url = url_of(HOST, listening)
         app = view_application(view, Access(hosts=(HOST,), origins=(url,), token=token))
         address = f"{url}/#token={token}"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -103,6 +104,8 @@ class LabelDesk:
     def __init__(self, lists: QuestionLists, documents: Documents, annotator: str) -> None:
         self._lists, self._documents, self._annotator = lists, documents, annotator
         self._writing = Lock()
+        #: The pooled passages of each question with their nodes. The labels do not change them.
+        self._pools: WeakKeyDictionary[RunQuestions, dict[str, dict[Span, str]]] = WeakKeyDictionary()
 
     @property
     def _path(self) -> Path:
@@ -189,26 +192,24 @@ class LabelDesk:
 
     def _pool(self, run: RunQuestions, question: Question) -> list[tuple[Span, str]]:
         """Return the passages to label in shuffled order, and then the annotator's other labeled lines."""
-        found = pooled(run.run_of(question.id).rows, DEPTH, self._documents).get(question.id, {})
-        spans = {span: node_id or "" for span, node_id in found.items() if is_open(question, span)}
-        shuffled = sorted(spans, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
+        pools = self._pools.setdefault(run, {})
+        if question.id not in pools:
+            rows = run.run_of(question.id).rows
+            nodes = pooled(rows, DEPTH, self._documents).get(question.id, {})
+            shuffled = sorted(nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
+            pools[question.id] = {span: nodes[span] or "" for span in shuffled}
+        found = pools[question.id]
+        waiting = [(span, name) for span, name in found.items() if is_open(question, span)]
         own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in found]
         kept = [span for span in own if self._current(question, span) is not None]
-        return [*((span, spans[span]) for span in shuffled), *((span, "") for span in kept)]
+        return [*waiting, *((span, "") for span in kept)]
 
     def _current(self, question: Question, span: Span) -> Label | None:
         """Return the annotator's label for the current text of a passage."""
-        if span.source not in self._documents or span.line_end > len(self._documents[span.source]):
+        found = next((each for each in labels_of(question) if self._is_own(each) and each.span == span), None)
+        if found is None or span.source not in self._documents:
             return None
-        digest = span_digest(span, self._documents)
-        return next(
-            (
-                each
-                for each in labels_of(question)
-                if self._is_own(each) and each.span == span and each.answer_digest == digest
-            ),
-            None,
-        )
+        return found if span_digest(span, self._documents) == found.answer_digest else None
 
     def _waiting(self, run: RunQuestions, known: dict[str, Question], ids: Sequence[str]) -> str:
         """Return the first question that has a passage without a label, or ""."""

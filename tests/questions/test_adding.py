@@ -118,7 +118,9 @@ def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
     assert "the question and its gold must be given as flags" in done.stderr
 
 
-def test_on_a_terminal_a_passage_is_searched_taken_and_narrowed(project: Path, tmp_path: Path) -> None:
+def test_on_a_terminal_questions_are_added_in_a_row_and_wrong_lines_are_asked_again(
+    project: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "picked.jsonl"
     verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "add", str(file), "--quiet"]
     terminal = Terminal([*verb, "--data-dir", str(project / "data")])
@@ -132,11 +134,30 @@ def test_on_a_terminal_a_passage_is_searched_taken_and_narrowed(project: Path, t
         assert terminal.read_until(lambda: b"Lines that answer it" in terminal.output)
         terminal.send(b"none\r")
         assert terminal.read_until(lambda: b"'none' is not a line number" in terminal.output)
+        terminal.send(b"7-9999\r")
+        assert terminal.read_until(lambda: b"line 9999" in terminal.output or b"7-9999" in terminal.output)
+        assert not file.exists(), "wrong lines add no question"
         terminal.send(b"7\r")
+        assert terminal.read_until(lambda: b"added" in terminal.output)
+        for text in (b"how long does it steep", b""):
+            terminal.output = b""
+            assert terminal.read_until(lambda: b"Take as gold" in terminal.output)
+            if not text:
+                break
+            terminal.send(b"how long does tea steep\r")
+            assert terminal.read_until(lambda: b"brewing.md" in terminal.output)
+            terminal.send(b"\x1bOS")
+            assert terminal.read_until(lambda: b"Question [how long does tea steep]:" in terminal.output)
+            terminal.send(text + b"\r")
+            assert terminal.read_until(lambda: b"Lines that answer it" in terminal.output)
+            terminal.send(b"\r")
+            assert terminal.read_until(lambda: b"added" in terminal.output)
+        terminal.send(b"\x11")  # Ctrl+Q
         assert terminal.read_until(lambda: terminal.process.poll() is not None)
     finally:
         terminal.close()
     assert terminal.process.returncode == 0
-    (line,) = json_lines(file)
+    line, other = json_lines(file)
     assert line["question"] == "how hot is green tea"
     assert (line["source_file"], line["answer_line_start"]) == ("guide/brewing.md", 7)
+    assert other["question"] == "how long does it steep"

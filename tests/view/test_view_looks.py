@@ -39,16 +39,19 @@ def test_the_page_fits_and_axe_finds_no_violation(
     assert violations(browser) == []
 
 
-def test_hostile_text_stays_text(browser: Chromium, page: Running) -> None:
-    visit(browser, page, "/")
-    assert browser.run("document.querySelectorAll('b').length") == 0
-    assert browser.run("document.body.textContent.includes('<b>bold</b>')")
-    assert browser.dialogs == []
-
-
-def test_the_page_asks_only_its_own_server(browser: Chromium, page: Running) -> None:
+@pytest.mark.parametrize("path", ["/", "/questions", "/compare", "/label"])
+def test_hostile_text_stays_text_and_no_other_server_is_asked(
+    browser: Chromium, page: Running, path: str
+) -> None:
     browser.requests.clear()
-    visit(browser, page, "/")
+    visit(browser, page, path)
+    browser.run(_OPEN_SOME)
+    assert browser.run("document.querySelectorAll('b, img, #view script').length") == 0
+    shown = browser.run("document.body.textContent")
+    assert "<b>bold</b>" in shown or path in ("/compare", "/label")
+    assert "<img src=x" in shown or path in ("/", "/compare")
+    assert "\x1b" not in shown
+    assert browser.dialogs == []
     assert browser.requests
     assert all(url.startswith((page.url, "data:")) for url in browser.requests)
     assert browser.console == []

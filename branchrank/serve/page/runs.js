@@ -54,8 +54,12 @@ function trend(found) {
   ]);
   const breaks = new Set(everything.map((point) => point.stretch)).size - 1;
   const note = breaks ? ", broken where the questions or the measure changed" : "";
-  return make("section", {}, make("h3", {}, found.experiment),
-    table(`${found.measure} with its interval over ${found.runs} runs${note}`, ["system", "oldest to newest", "newest run"], rows, 2));
+  const numbers = order.map((key) => [day(created.get(key)), ...Object.values(found.systems).map((points) =>
+    points.find((point) => point.key === key)?.score.text ?? "–")]);
+  return make("section", { class: "trends" }, make("h3", {}, found.experiment),
+    table(`${found.measure} with its interval over ${found.runs} runs${note}`, ["system", "oldest to newest", "newest run"], rows, 2),
+    make("details", {}, make("summary", {}, "The numbers"),
+      table(`${found.measure} of each run of ${found.experiment}`, ["run", ...Object.keys(found.systems)], numbers)));
 }
 
 const word = (each) => make("span", { class: `word ${TONES[each.verdict] || "soft"}` }, each.words);
