@@ -12,6 +12,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from branchrank import errors as errors
     from branchrank import library as library
+    from branchrank.corpus.locating import Anchor as Anchor
     from branchrank.corpus.locating import locate as locate
     from branchrank.measures.verdicts import Comparison as Comparison
     from branchrank.records import Answer as Answer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from branchrank.workspace import Workspace as Workspace
 
 __all__ = [
+    "Anchor",
     "Answer",
     "Comparison",
     "Hit",
@@ -43,6 +45,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Anchor": "branchrank.corpus.locating",
     "Answer": "branchrank.records",
     "Comparison": "branchrank.measures.verdicts",
     "Hit": "branchrank.records",

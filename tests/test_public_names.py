@@ -15,6 +15,7 @@ from support.commands import ROOT
 import branchrank
 
 NAMES = [
+    "Anchor",
     "Answer",
     "Comparison",
     "Hit",

@@ -110,13 +110,13 @@ def add_corpus(name: str, questions: bool, quiet: bool) -> None:
     click.echo(f"{name}: {path}")
     entry = known_corpora().get(name)
     if entry is not None:
-        click.echo(f"license: {entry.license}")
-    if entry is not None and written is not None:
         exclude = "".join(f" --exclude {shlex.quote(pattern)}" for pattern in entry.exclude)
         exclude += " --code" if entry.code else ""
-        click.echo(f"questions: {written}\n\nnext:")
+        click.echo(f"license: {entry.license}")
+        click.echo(f"questions: {written}\n\nnext:" if written else "\nnext:")
         click.echo(f"  branchrank index {name} --data-dir data/{name} --embedder all-MiniLM-L6-v2{exclude}")
-        click.echo(f"  branchrank benchmark --data-dir data/{name} --questions {written}")
+        if written:
+            click.echo(f"  branchrank benchmark --data-dir data/{name} --questions {written}")
 
 
 @corpus.command("list")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
+from itertools import groupby
 
 from branchrank.corpus.document import BlockKind, Findings, Heading, Label, Reader, Reference
 from branchrank.corpus.html_tags import Tag, find_content, find_tags, match_tags
@@ -112,7 +113,9 @@ class _Page(SharedLines):
         if name == "a" and self.link:
             target, first, line = self.link
             self.link = None
-            text = " ".join("".join(part for _, part in self.parts[first:]).replace(_CELL, " ").split())
+            lines = groupby(self.parts[first:], key=lambda part: part[0])
+            joined = "\n".join("".join(part for _, part in own) for _, own in lines)
+            text = " ".join(joined.replace(_CELL, " ").split())
             if _PERMALINK.fullmatch(text) and not self.open["pre"]:
                 del self.parts[first:]
             elif text and text != target and not self.level and not ABSOLUTE.match(target):

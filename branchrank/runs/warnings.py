@@ -60,10 +60,11 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             count = plural(sum(row.altered or 0 for row in altered), "hit")
             parts.append(f"the text of {count} is not the text of the lines, and was replaced{_see(altered)}")
         if unplaced := [row for row in own if row.missing or row.ambiguous]:
-            count = plural(sum((row.missing or 0) + (row.ambiguous or 0) for row in unplaced), "hit")
-            parts.append(
-                f"{count} without lines can't be placed in the corpus, and each is a miss{_see(unplaced)}"
-            )
+            lost = sum((row.missing or 0) + (row.ambiguous or 0) for row in unplaced)
+            total = sum(len(row.hits) for row in own)
+            low = ", so its rates can be too low" if 20 * lost > total else ""
+            words = f"{lost} of {plural(total, 'hit')} have no place in the corpus, and each is a miss"
+            parts.append(f"{words}{low}{_see(unplaced)}")
         if parts:
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
 

@@ -159,7 +159,7 @@ def test_a_text_without_a_place_is_explained(run: Run) -> None:
     assert "1. no place  0.5" in hits["nowhere"]
     assert "1 returned text: not in the corpus" in hits["nowhere"]
     warning = next(failures(run.data.rows, run.data.record.predictors)).text
-    assert "1 hit without lines can't be placed in the corpus" in warning
+    assert "1 of 17 hits have no place in the corpus, and each is a miss, so its rates can be" in warning
     assert "branchrank explain RUN nowhere" in warning
 
 

@@ -84,6 +84,11 @@ def test_links_lead_to_the_sections_that_their_anchors_name() -> None:
     assert (target.source, target.section) == ("clean.html", 1)
 
 
+def test_the_text_of_a_link_can_continue_on_the_next_line() -> None:
+    document = read('<h1>A</h1>\n<p>There are <a href="clean.html">a\nfew <i>cave</i>ats</a>.</p>')
+    assert [each.text for each in document.references] == ["a few caveats"]
+
+
 def test_headings_and_text_on_one_line_share_it() -> None:
     document = read("<h1>A</h1><p>one</p>\n<p>two</p><h2>B</h2><p>three</p>\n<h2>C</h2><p>four\nfive</p>")
     assert [(s.title, s.line_start) for s in document.sections] == [("A", 1), ("C", 3)]

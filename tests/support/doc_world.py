@@ -36,6 +36,13 @@ Read about [choosing how hot the water is](guide/brewing.md#choosing-a-temperatu
 [keeping the leaves dry](guide.md#storage).
 """
 
+#: HTML pages with the lines that docs/first-comparison.md names.
+SITE = {
+    "FAQ.html": '<body><h1>FAQ</h1>\n<p>See <a href="parsing.html#bad">files with broken markup</a>.</p>\n',
+    "parsing.html": "<body><h1>Parsing</h1>\n<h2 id=bad>Recovery</h2>\n"
+    + "<p>no_network: offline</p>\n" * 130,
+}
+
 GUIDE = "# Guide\n\nTea is made of leaves.\n\n## Storage\n\nKeep leaves in a dry tin.\n"
 
 
@@ -53,7 +60,7 @@ def make_world(folder: Path) -> Path:
     write_file(holidays, "# Holidays\n" + 39 * "\n" + "Up to five days carry over.\n" * 6)
     shorten(checkout / "data" / "sample" / "questions.jsonl")
     shutil.copy(ROOT / "examples" / "titles.py", checkout)
-    for module in blocks("docs/pipelines.md", "python"):
+    for module in [*blocks("docs/pipelines.md", "python"), *blocks("docs/first-comparison.md", "python")]:
         if name := re.match(r"# (\w+\.py): ", module.text):
             write_file(checkout / name[1], module.text)
     shared = folder / "shared"
@@ -77,6 +84,7 @@ def make_world(folder: Path) -> Path:
     for name in ("questions.jsonl", "my-questions.jsonl"):
         write_lines(project / name)
     write_lines(shared / "questions" / "symfony-dev.jsonl")
+    write_pages(checkout / "site", SITE)
     write_file(checkout / "experiment.toml", block("docs/experiments.md", "toml"))
     write_file(checkout / "scifact.toml", block("docs/exchange.md", "toml"))
     write_file(checkout / "prices.toml", block("docs/llm.md", "toml"))
