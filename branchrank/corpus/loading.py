@@ -18,6 +18,7 @@ would take longer.
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -201,7 +202,7 @@ def without_documents(root: Path, code: bool = False) -> CorpusError:
     known = ", ".join(suffix for suffix in suffixes() if not is_source_code(suffix))
     return CorpusError(
         f"the corpus {root} contains no documents ({known})",
-        remedy="index the source code: branchrank index --code"
+        remedy=f"to index its source code: branchrank index {shlex.quote(str(root))} --code"
         if code
         else "give a folder that contains documents, and check `exclude` in branchrank.toml",
     )

@@ -218,7 +218,7 @@ def test_source_code_is_a_document_only_if_asked_for(tmp_path: Path) -> None:
     (tmp_path / "guide.md").unlink()
     with pytest.raises(CorpusError) as error:
         discover(tmp_path)
-    assert error.value.remedy == "index the source code: branchrank index --code"
+    assert error.value.remedy == f"to index its source code: branchrank index {tmp_path} --code"
 
 
 def test_index_with_code_finds_a_function_and_shows_the_tree(tmp_path: Path) -> None:
