@@ -16,6 +16,7 @@ import click
 
 from branchrank.cli.options import (
     DATA_DIR,
+    DEFAULT_DATA_DIR,
     DEFAULT_REPORTS,
     DEMO_FOLDER,
     FILE,
@@ -178,9 +179,10 @@ def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_ope
 
     The page lists all runs with their verdicts and trends, shows the questions of one run or of two runs side
     by side, and lets you label the passages that the systems found. Labels are stored in the question file of
-    the workspace. Only this machine can reach the page, and the page loads nothing from other servers.
+    the workspace. Without REPORTS and --data-dir, and without a workspace in data, the workspace is that of
+    the demo. Only this machine can reach the page, and the page loads nothing from other servers.
     """
-    from branchrank.index.workspace_folder import WorkspaceFolder
+    from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
     from branchrank.serve.view import View, serve_view
     from branchrank.serve.view_runs import RunList
 
@@ -189,5 +191,7 @@ def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_ope
     if not runs.directories():
         remedy = "branchrank view FOLDER, or branchrank demo"
         raise RunError(f"there are no runs in {folders[0]}", remedy=remedy)
+    if reports is None and data_dir == DEFAULT_DATA_DIR and not (data_dir / CONFIG).exists():
+        data_dir = DEMO_FOLDER if (DEMO_FOLDER / CONFIG).exists() else data_dir
     page = View(runs, WorkspaceFolder.open(data_dir), annotator.strip() or getpass.getuser())
     serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -225,5 +226,6 @@ def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *
         address = f"{url}/#token={token}"
         ready(address)
         if browse:
-            webbrowser.open(address)
+            # In a thread, because a browser in the terminal would keep the server from starting.
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         http_server(app).run(sockets=[listening])

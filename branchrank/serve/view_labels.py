@@ -23,8 +23,8 @@ from branchrank.io.printable import safe
 from branchrank.questions.anchoring import span_digest
 from branchrank.questions.labels import Choice, Label, labels_of, with_label
 from branchrank.questions.question_files import (
+    HASHED,
     ChangedFileError,
-    check_wording,
     content_digest,
     draw,
     replace_question,
@@ -184,7 +184,11 @@ class LabelDesk:
                 f"the documents in {self._documents.root} are not the same as in the run {key}",
                 remedy="run the benchmark again, or choose the run's workspace with --data-dir",
             )
-        check_wording(tuple(run.asked.values()), run.directory / "questions.jsonl")
+        if any(question.question.startswith(HASHED) for question in run.asked.values()):
+            raise RunError(
+                f"the run {key} has digests instead of the questions' text",
+                remedy="branchrank questions label RUN --questions FILE --output FILE --annotator NAME",
+            )
         return run
 
     def _is_own(self, label: Label) -> bool:

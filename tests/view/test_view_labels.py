@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,14 @@ from support.http_server import Running
 from support.local_page import READY, TOKEN, page_of
 
 from branchrank.questions.labels import labels_of
-from branchrank.questions.question_files import load_questions
+from branchrank.questions.question_files import (
+    ChangedFileError,
+    content_digest,
+    hashed,
+    load_questions,
+    replace_question,
+    write_questions,
+)
 from branchrank.records import Question
 
 
@@ -125,6 +134,40 @@ def test_a_file_that_changed_is_refused_and_kept(desk: Running, own: Path) -> No
     assert path.read_bytes() == theirs
     assert give(desk, body_of(state(desk, own), own)).status_code == 200
     assert b'"new?"' in path.read_bytes()
+
+
+def test_of_labels_sent_at_once_from_two_windows_one_is_refused(desk: Running, own: Path) -> None:
+    shown = state(desk, own)
+    with ThreadPoolExecutor(8) as windows:
+        bodies = [body_of(shown, own, label) for label in ("yes", "partly", "no") * 4]
+        codes = [answer.status_code for answer in windows.map(lambda body: give(desk, body), bodies)]
+    assert sorted(codes) == [200, *[409] * 11]
+    assert len(labels_of(stored(own, shown["id"]))) == 1
+
+
+def test_a_change_during_the_writing_is_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = own / "data" / "questions.jsonl"
+    question, digest = load_questions(path)[0], content_digest(path)
+    theirs = path.read_bytes() + b'{"id":"new","question":"new?","answerable":false}\n'
+    sync = os.fsync
+
+    def changed_meanwhile(descriptor: int) -> None:
+        path.write_bytes(theirs)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", changed_meanwhile)
+    with pytest.raises(ChangedFileError):
+        replace_question(path, question, digest)
+    assert path.read_bytes() == theirs
+    assert not list(path.parent.glob(".*.tmp"))
+
+
+def test_a_run_without_the_text_of_its_questions_has_the_reason(desk: Running, own: Path) -> None:
+    directory = own / "reports" / key_of(own)
+    questions = [hashed(each) for each in load_questions(directory / "questions.jsonl")]
+    write_questions(directory / "questions.jsonl", questions)
+    answer = httpx.get(f"{desk.url}/api/label", params={"run": key_of(own)})
+    assert "digests instead of the questions' text" in answer.json()["error"]["message"]
 
 
 def test_a_document_that_changed_is_refused(desk: Running, own: Path) -> None:

@@ -22,6 +22,7 @@ class Lines {
     this.fill(passage.start, passage.lines);
     this.box.addEventListener("pointerdown", (event) => this.begin(event));
     this.box.addEventListener("pointerover", (event) => this.drag(event));
+    this.box.addEventListener("click", (event) => this.tap(event));
     addEventListener("pointerup", () => {
       this.dragging = false;
     });
@@ -76,11 +77,17 @@ class Lines {
 
   begin(event) {
     const line = this.lineAt(event);
-    if (!line || event.button) return;
+    if (!line || event.button || event.pointerType === "touch") return;
     event.preventDefault();
     this.box.focus({ preventScroll: true });
     this.dragging = true;
     this.pick(line, event.shiftKey);
+  }
+
+  // A finger that scrolls picks no line. The second of two taps extends the pick.
+  tap(event) {
+    const line = this.lineAt(event);
+    if (line && event.pointerType === "touch") this.pick(line, Boolean(this.picked) && this.picked[0] === this.picked[1]);
   }
 
   drag(event) {
