@@ -39,7 +39,7 @@ import pyterrier as pt
 
 files = Path("docs").rglob("*.md")
 pages = [{"docno": each.relative_to("docs").as_posix(), "text": each.read_text()} for each in files]
-index = pt.IterDictIndexer("index", meta={"docno": 100, "text": 100_000}).index(pages)
+index = pt.IterDictIndexer(str(Path("index").absolute()), meta={"docno": 100, "text": 100_000}).index(pages)
 found = pt.rewrite.tokenise() >> pt.terrier.Retriever(index, wmodel="BM25")
 transformer = found >> pt.text.get_text(index, "text")
 """
