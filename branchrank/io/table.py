@@ -23,6 +23,7 @@ DAGGER = "†"
 #: First characters that make a spreadsheet read text as a formula, including the full-width forms.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 #: Characters that are Markdown markup, except underscores inside words such as ``hit_rate``.
+_SIGN = re.compile(r"[\[,=:](?=\w)")
 _MARKDOWN = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -140,7 +141,9 @@ def html_table(table: Table) -> str:
             f"<td{style}>{_ranged(cell) if style else html_cell(cell)}</td>"
             for cell, style in zip(others, figure[1:], strict=True)
         )
-        lines.append(f'<tr><th scope="row"{short}>{html_cell(first)}</th>{cells}</tr>')
+        # A long name breaks after a sign, and not within a word.
+        name = _SIGN.sub(r"\g<0><wbr>", html_cell(first))
+        lines.append(f'<tr><th scope="row"{short}>{name}</th>{cells}</tr>')
     body = "\n".join(lines)
     return (
         f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>\n'

@@ -130,9 +130,9 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str) -> dict[str, 
         )
     else:
         order = list(dict.fromkeys(row["value"] for row in rows))
-        across = altair.X(
-            "value:N", title=axis, sort=order, axis=altair.Axis(labelAngle=0, labelOverlap=True)
-        )
+        # The parts of a name such as `langchain:MarkdownTextSplitter` stand below each other.
+        labels = altair.Axis(labelAngle=0, labelOverlap=True, labelExpr="split(datum.label, ':')")
+        across = altair.X("value:N", title=axis, sort=order, axis=labels)
     single = len(others) == 1
     heights = [row[end] for row in rows for end in (("low", "high") if single else ("mean",))]
     air = 0.06 * (max(heights) - min(heights)) or 0.05
