@@ -3,8 +3,9 @@
 1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
    Its directory is copied until there are ``--runs`` runs.
 2. In each round, a new `branchrank view` and a new headless Chromium open the list of runs, the questions of
-   one run, the questions of two runs, and the labels of one run. The times are those from the start of the
-   navigation until the page shows its content, and also include the reading of the files.
+   one run, the questions of two runs, the labels of one run, and the verdicts on two runs. The times are
+   those from the start of the navigation until the page shows all of its content, and also include the
+   reading of the files.
 3. The time to open a question and the time to change a filter are measured in the page.
 
     python benchmarks/local_page.py [--runs 50] [--questions 2000] [--systems 8] [--rounds 5]
@@ -106,6 +107,7 @@ def one_round(folder: Path, keys: list[str], profile: Path) -> dict[str, float]:
                 ("questions of a run", f"/questions?run={keys[-1]}"),
                 ("questions of two runs", f"/questions?run={keys[-1]}&against={keys[0]}"),
                 ("labels of a run", f"/label?run={keys[-1]}"),
+                ("verdicts on two runs", f"/compare?run={keys[-1]}&against={keys[0]}"),
             ):
                 browser.visit(url + path)
                 browser.wait(READY)

@@ -84,8 +84,14 @@ class Guard:
     """An ASGI application that checks each request before it calls another application."""
 
     def __init__(
-        self, application: ASGIApp, access: Access, *, body_deadline_s: float = BODY_DEADLINE_S
+        self,
+        application: ASGIApp,
+        access: Access,
+        *,
+        body_deadline_s: float = BODY_DEADLINE_S,
+        flags: bool = True,
     ) -> None:
+        """Wrap ``application``. With ``flags``, the command has flags that allow more hosts and origins."""
         self.application = CORSMiddleware(
             application,
             allow_origins=access.origins,
@@ -94,6 +100,9 @@ class Guard:
         )
         self.access = access
         self.body_deadline_s = body_deadline_s
+        self._fixes = ("; allow it with --allowed-host", "; allow it with --allowed-origin")
+        if not flags:
+            self._fixes = ("", "")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it to the application."""
@@ -133,11 +142,11 @@ class Guard:
 
     def _check_place(self, headers: Headers) -> None:
         if not self.access.answers_host(headers.getlist("host")):
-            message = "the Host header is not an allowed name of this server; allow it with --allowed-host"
-            raise Refusal(421, "wrong_host", message)
+            message = "the Host header is not an allowed name of this server"
+            raise Refusal(421, "wrong_host", message + self._fixes[0])
         if not self.access.answers_origin(headers.getlist("origin")):
-            message = "pages from this Origin may not send requests; allow it with --allowed-origin"
-            raise Refusal(403, "wrong_origin", message)
+            message = "pages from this Origin may not send requests"
+            raise Refusal(403, "wrong_origin", message + self._fixes[1])
 
     def _check_token(self, headers: Headers) -> None:
         if not self.access.answers_token(headers.getlist("authorization")):

@@ -150,7 +150,7 @@ def view_application(view: View, access: Access) -> Guard:
         Route("/api/labels", _writing(view.add_label, access), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={Refusal: _refused, Exception: _fault})
-    return Guard(app, msgspec.structs.replace(access, token=""))
+    return Guard(app, msgspec.structs.replace(access, token=""), flags=False)
 
 
 def _page(_request: Request) -> Response:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from threading import Lock
@@ -280,7 +281,16 @@ class ComparedRuns(Record, frozen=True, kw_only=True):
 
 
 def compared(candidate: Path, baseline: Path) -> ComparedRuns:
-    """Compare each system of a run with the system of the same name in a baseline run."""
+    """Compare each system of a run with the system of the same name in a baseline run.
+
+    The last results stay in memory until a file of the runs changes.
+    """
+    listed = (names.RUN_JSON, names.ROWS, names.COMPACT_ROWS, *names.MEASURED)
+    return _compared_now(candidate, baseline, stamps(candidate, listed), stamps(baseline, listed))
+
+
+@lru_cache(maxsize=16)
+def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> ComparedRuns:
     try:
         found = compare_runs(load_run(candidate), load_run(baseline), CompareOptions())
     except BranchRankError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.axe import violations
 from support.chromium import Chromium, needs_chromium
 from support.http_server import Running
 from support.local_page import READY, TOKEN, page_of
@@ -304,7 +305,10 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     browser.visit(browser.run("location.href"))
     browser.wait(READY)
     assert browser.run("document.querySelectorAll('[data-label=yes][aria-pressed=true]').length") == 1
+    browser.click("[...document.querySelectorAll('button')].find((b) => b.textContent === 'Whole document')")
+    browser.wait("document.querySelectorAll('.card .lines')[0].children.length === 40")
     assert browser.console == []
+    assert violations(browser) == []
 
 
 @needs_chromium

@@ -20,15 +20,19 @@ export async function show(view, given) {
   }
   view.append(table("The two runs", ["fact", "run", "compared with"], facts.map(([name, of]) => [name, of(now), of(before)]), 3));
   const query = { run: now.key, against: before.key };
+  const systems = [...new Set([...now.scores, ...before.scores].map((score) => score.system))];
+  const text = (run, system) => run.scores.find((score) => score.system === system)?.text ?? "–";
+  const scores = table("Scores", ["system", `run, ${now.measure}`, `compared with, ${before.measure}`],
+    systems.map((system) => [system, text(now, system), text(before, system)]));
+  const waiting = make("p", { class: "soft" }, "Comparing the runs question by question. Large runs take some seconds.");
+  view.append(scores, waiting);
   const found = await get("/api/compare", query);
+  waiting.remove();
   if (found.problem) {
     view.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem}.`));
-    const systems = [...new Set([...now.scores, ...before.scores].map((score) => score.system))];
-    const text = (run, system) => run.scores.find((score) => score.system === system)?.text ?? "–";
-    view.append(table("Scores", ["system", `run, ${now.measure}`, `compared with, ${before.measure}`],
-      systems.map((system) => [system, text(now, system), text(before, system)])));
     return;
   }
+  scores.remove();
   const rows = found.systems.map((each) => [
     each.system, make("td", {}, make("span", { class: `word ${TONES[each.verdict] || "soft"}` }, each.words)),
     each.gap, ...each.values, ...each.p50_ms]);
