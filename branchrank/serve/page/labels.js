@@ -121,7 +121,7 @@ async function give(passage, lines, label) {
   try {
     const now = await post("/api/labels", body);
     sessionStorage.removeItem(stored(passage));
-    say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage)}.`);
+    say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage)}.`, true);
     update(now, passage);
   } catch (error) {
     say(error.code === "changed" ? `Not saved: ${error.message}. Reload the page.` : `Not saved: ${error.message}`);

@@ -28,9 +28,13 @@ export function table(caption, headings, rows, labels = 1) {
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row))))));
 }
 
+// A message stays until the next message, or for some seconds if it needs no action.
 const said = document.getElementById("said");
-export function say(text) {
+let leaving;
+export function say(text, brief = false) {
+  clearTimeout(leaving);
   said.textContent = text;
+  if (brief) leaving = setTimeout(() => said.replaceChildren(), 8000);
 }
 
 // The token is after the # of the URL that the command opens. It is kept for reloads and new tabs.
