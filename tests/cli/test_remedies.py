@@ -41,8 +41,7 @@ def command_of(*words: str) -> click.Command:
         (
             ("run",),
             "start the server, name another endpoint (base_url in [hybrid] or base_url in [pageindex] of "
-            "branchrank.toml), or leave the LLM out (no_llm in [hybrid] or no_llm in [pageindex] of "
-            "branchrank.toml)",
+            "branchrank.toml), or leave the LLM out (--hybrid-no-llm or --pageindex-no-llm)",
         ),
     ],
 )
