@@ -22,9 +22,9 @@ from branchrank.records import Record
 DAGGER = "†"
 #: First characters that make a spreadsheet read text as a formula, including the full-width forms.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-#: Characters that are Markdown markup, except underscores inside words such as ``hit_rate``.
 _SIGN = re.compile(r"[\[,=:](?=\w)")
-_MARKDOWN = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
+#: Characters that are Markdown markup, except underscores inside words such as ``hit_rate``.
+_MARKDOWN = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-](?!\d))")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",

@@ -272,7 +272,7 @@ def differences_table(found: DatasetComparison) -> Table:
             "candidate": lambda each: each.candidate,
             **by_dataset,
             "macro difference": lambda each: gap_with_interval(each, measure),
-            "wins/ties/losses": record,
+            "wins, ties, losses": record,
             "adjusted p": lambda each: p_value(each.p_adjusted),
             "verdict": verdict_words,
         },

@@ -104,6 +104,10 @@ _COLLISIONS = """(() => {
 
 _TEXTS = "[...document.querySelectorAll('%s')].map((each) => each.textContent)"
 
+#: Captions of tables that are wider than their place, so that a reader has to scroll.
+_CUT = """[...document.querySelectorAll('.table')].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => each.getAttribute('aria-label'))"""
+
 #: Drawings that a narrow screen shows smaller than they were drawn.
 _SHRUNK = """[...document.querySelectorAll('.plot svg')].filter((each) => each.getClientRects().length)
   .map((each) => each.getBoundingClientRect().width / Number(each.getAttribute('width')))
@@ -147,6 +151,7 @@ def test_nothing_overflows_overlaps_shrinks_or_breaks(
     browser.look(width)
     browser.open(pages[name])
     assert browser.run("document.documentElement.scrollWidth") <= width
+    assert width < 1400 or browser.run(_CUT) == []
     assert browser.run("document.querySelectorAll('.plot').length") >= 2
     assert browser.run(_COLLISIONS) == []
     assert browser.run(_SHRUNK) == []

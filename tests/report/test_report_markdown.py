@@ -80,7 +80,7 @@ def test_verdicts_are_sentences_with_numbers(text: str) -> None:
     [poor] = [
         row for row in table(text, "strict_hit@1 against local, over the 60") if row["candidate"] == "poor"
     ]
-    wins, ties, losses = map(int, poor["wins/ties/losses"].split("/"))
+    wins, ties, losses = map(int, poor["wins, ties, losses"].split("/"))
     assert wins + ties + losses == 60
     assert wins < losses
     assert poor["adjusted p"] == "below 0.0001"
