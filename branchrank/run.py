@@ -117,11 +117,14 @@ class Run:
         rows = map(msgspec.structs.astuple, self.data.timed)
         return pd.DataFrame(rows, columns=list(Timing.__struct_fields__))
 
-    def print(self) -> None:
-        """Print the summary table and the verdicts, as ``branchrank show`` does."""
+    def print(self, *, verbose: bool = False) -> None:
+        """Print the verdict, the table and the next steps, as ``branchrank show`` does.
+
+        With ``verbose``, also print each comparison, and the rates by gold level and for half and full hits.
+        """
         from branchrank.report.terminal import print_summary
 
-        print_summary(self.data)
+        print_summary(self.data, verbose=verbose)
 
     def where(self, *conditions: str) -> Run:
         """Return the run restricted to the questions in a slice.

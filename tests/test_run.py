@@ -144,7 +144,7 @@ def test_a_run_without_its_questions_is_damaged(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
-    shown = invoke("show", run.directory.with_name(run.directory.name[:-1]))
+    shown = invoke("show", run.directory.with_name(f"{run.directory.name}x"))
     assert shown.exit_code == RunError.exit_code
     assert f"did you mean `{run.directory}`?" in shown.stderr
 
@@ -192,8 +192,9 @@ def test_the_repr_of_a_run_describes_it(run: Run) -> None:
 def test_a_run_prints_the_output_of_show(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run.print()
     printed = capsys.readouterr().out
-    assert printed == invoke("show", run.directory).stdout
-    assert "hybrid vs local: better" in printed
+    assert invoke("show", run.directory).stdout == f"{printed}report: {run.directory}/report.html\n"
+    run.print(verbose=True)
+    assert "hybrid vs local: better" in capsys.readouterr().out
 
 
 def test_a_cut_is_a_run_that_does_not_overwrite_reports(run: Run, tmp_path: Path) -> None:
@@ -251,11 +252,11 @@ def test_the_primary_measure_is_in_every_table(
     assert named.data.judgment.measure == "nDCG@10"
     named.print()
     table = capsys.readouterr().out.split("\n\n")[2]
-    header, *lines = table.splitlines()
-    assert header.split()[6] == "nDCG@10"
+    _, header, *lines = table.splitlines()
+    assert header.split()[5] == "nDCG@10"
     rate = named.data.summary_rows[0].rates["nDCG@10"]
     assert rate is not None
-    assert lines[0].split()[6] == f"{rate:.3f}"
+    assert lines[0].split()[5] == f"{rate:.3f}"
     text = named.report(into=tmp_path / "report")[0].read_text(encoding="utf-8")
     [heading] = [line for line in text.splitlines() if line.startswith("| predictor | strict MRR@5")]
     assert heading.endswith("| nDCG@10 | AP | relaxed R@5 |")

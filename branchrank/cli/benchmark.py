@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ from branchrank.cli.options import (
     DATA_DIR,
     FILE,
     FILTER,
-    FOLDER,
     FUSION,
     QUIET,
     RUNNING,
+    VERBOSE,
+    RunFolder,
     flag,
     given_flags,
     settings_options,
@@ -31,6 +34,8 @@ def run_and_report(
     plan: branchrank.library.Plan,
     *,
     quiet: bool,
+    verbose: bool,
+    open_report: bool = False,
     dry_run: bool = False,
     seal: Path | None = None,
     **options: Any,
@@ -52,17 +57,20 @@ def run_and_report(
         click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
         return
     run = branchrank.library.run_benchmark(plan, seal=seal, notify=say, progress=not quiet, **options)
-    report_run(run, run.print)
+    report_run(run, partial(run.print, verbose=verbose), open_report=open_report)
 
 
-def report_run(run: branchrank.Run, show: Callable[[], object]) -> None:
-    """Call ``show``, and print the paths of the reports.
+def report_run(run: branchrank.Run, show: Callable[[], object], *, open_report: bool = False) -> None:
+    """Call ``show``, print the path of the report, and open the report in the browser if requested.
 
     Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed.
     """
     show()
-    report = shown_path(run.directory / "report.md")
-    click.echo(f"report: {report}, report.html")
+    path = run.directory / "report.html"
+    report = shown_path(path)
+    click.echo(f"report: {report}")
+    if open_report and not webbrowser.open(path.as_uri()):
+        say(f"no browser could be opened; the report is {report}")
     if run.failed:
         raise FailedRunError(
             "\n".join(("ignore the results of these predictors:", *run.failed)),
@@ -122,7 +130,9 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 
     if any(":" in name for name in predictors):
         import_from_here()
-    running = {name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet")}
+    running = {
+        name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet", "verbose", "open_report")
+    }
     settings = branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say).settings
     plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
     run_and_report(plan, **running)
@@ -146,11 +156,12 @@ def run(experiment: Path, reports: Path, **running: Any) -> None:
 
 
 @click.command("resume", cls=Command, resumes=True)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RunFolder("interrupted"))
 @ACCESS
 @settings_options("engine")
 @QUIET
-def resume(run: Path, quiet: bool, **access: Any) -> None:
+@VERBOSE
+def resume(run: Path, quiet: bool, verbose: bool, **access: Any) -> None:
     """Resume an interrupted RUN and keep its finished rows.
 
     Hosts, models, files and classes that RUN names are used only with --trust, because RUN may come from
@@ -163,4 +174,4 @@ def resume(run: Path, quiet: bool, **access: Any) -> None:
     if access["trust"]:
         import_from_here()
     plan = plan_from_run(run, RunAccess(engine=given_flags(), **access))
-    run_and_report(plan, quiet=quiet, resume=run)
+    run_and_report(plan, quiet=quiet, verbose=verbose, resume=run)

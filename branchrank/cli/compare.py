@@ -9,9 +9,9 @@ import click
 
 from branchrank.cli.options import (
     FILE,
-    FOLDER,
     LATEX,
     POSITIVE_SHARE,
+    RUN,
     SHARE,
     WHERE,
     flag,
@@ -20,6 +20,7 @@ from branchrank.cli.options import (
 )
 from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
+from branchrank.runs.directory import find_run
 
 if TYPE_CHECKING:
     from branchrank.report.datasets import Form
@@ -40,8 +41,8 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 
 @click.command("compare", cls=Command)
-@click.argument("baseline", type=FOLDER)
-@click.argument("candidate", type=FOLDER, required=False)
+@click.argument("baseline", type=RUN)
+@click.argument("candidate", type=RUN, required=False)
 @flag("--predictor", "Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.")
 @BASELINE_PREDICTOR
 @flag(
@@ -97,8 +98,8 @@ def compare(
 
 
 @click.command("gate", cls=Command)
-@click.argument("run", type=FOLDER)
-@flag("--baseline", "The baseline run.", kind=FOLDER, required=True)
+@click.argument("run", type=RUN)
+@flag("--baseline", "The baseline run.", kind=RUN, required=True)
 @flag(
     "--delta",
     "Largest acceptable loss, in units of the measure (0.05 is 5 points of a hit rate).",
@@ -174,7 +175,7 @@ def datasets(
 
 
 @click.command("advise", cls=Command)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=FOLDER)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RUN)
 @flag("--max-p95 max_p95_ms", "Leave out systems with a higher p95 latency, in ms.", kind=POSITIVE)
 @flag(
     "--max-cost",
@@ -201,4 +202,5 @@ def advise(runs: tuple[Path, ...], **options: Any) -> None:
 def _named(run: str) -> tuple[str, str]:
     """Split ``NAME=RUN`` into name and directory. The name is empty if ``run`` is an existing path."""
     name, equals, directory = run.partition("=")
-    return (name, directory) if equals and not Path(run).exists() else ("", run)
+    named = (name, directory) if equals and not Path(run).exists() else ("", run)
+    return named[0], str(find_run(Path(named[1])))

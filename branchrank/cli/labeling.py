@@ -13,8 +13,8 @@ import branchrank
 from branchrank.cli.options import (
     DATA_DIR,
     FILE,
-    FOLDER,
     QUIET,
+    RUN,
     SHARE,
     flag,
     given_flags,
@@ -153,7 +153,7 @@ MOST_LINES = 60
 
 
 @click.command("label", cls=Command, resumes=True)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @DATA_DIR
 @flag(
     "--output",

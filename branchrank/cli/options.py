@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from branchrank.cli.terminal import safe
+from branchrank.errors import UsageError
 from branchrank.settings import PARTS, Setting, settings_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,26 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 SHARE = click.FloatRange(0, 1)
 POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
 OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+class RunFolder(click.Path):
+    """The directory of a run, given as a path, the start of a path or name, or ``latest``."""
+
+    def __init__(self, status: str = "finished") -> None:
+        super().__init__(path_type=Path, file_okay=False)
+        self.status = status
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the run's directory."""
+        from branchrank.runs.directory import find_run
+
+        try:
+            return find_run(Path(str(super().convert(value, param, ctx))), self.status)
+        except UsageError as error:
+            self.fail(f"{error.message}; {error.remedy}", param, ctx)
+
+
+RUN = RunFolder()
 
 
 def flag(names: str, text: str, default: Any = None, kind: Any = None, **details: Any) -> Callable[[F], F]:
@@ -167,6 +188,10 @@ def write_latex(path: Path | None, table: ResultsTable) -> None:
 
 JSON = switch("--json as_json", "Print one JSON object.")
 QUIET = switch("--quiet", "Show no progress.")
+VERBOSE = switch(
+    "--verbose", "Also print each comparison, and hit rates by gold level and for half and full hits."
+)
+OPEN = switch("--open open_report", "Open the report in the browser.")
 FRESH = switch("--fresh", "Start over instead of resuming an interrupted run.")
 LATEX = flag("--latex", "Also write the table to this file as LaTeX (booktabs).", kind=FILE)
 REPORTS = flag("--reports", "The folder in which the run's directory is created.", DEFAULT_REPORTS, FOLDER)
@@ -218,6 +243,8 @@ RUNNING = together(
         kind=FILE,
     ),
     QUIET,
+    VERBOSE,
+    OPEN,
     ALL_PAIRS,
 )
 #: The flags for a run's workspace, its questions, and the permission to use what the run names.

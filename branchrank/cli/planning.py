@@ -10,7 +10,17 @@ import click
 import branchrank
 from branchrank.bench.tuning import BUDGET, FOLDS, write_tuned
 from branchrank.bench.tuning import tune as tuning_of
-from branchrank.cli.options import FILE, OPEN_SHARE, QUIET, SHARE, flag, given_flags, settings_options, switch
+from branchrank.cli.options import (
+    FILE,
+    OPEN_SHARE,
+    QUIET,
+    RUN,
+    SHARE,
+    flag,
+    given_flags,
+    settings_options,
+    switch,
+)
 from branchrank.cli.terminal import Command, safe, say
 
 
@@ -102,7 +112,7 @@ def tune(
     "--run",
     "Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
     "are computed.",
-    kind=click.Path(path_type=Path),
+    kind=RUN,
 )
 @flag(
     "--measure",

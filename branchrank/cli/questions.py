@@ -180,7 +180,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
         f"{result.file_level} with a whole page as gold"
     )
     click.echo(
-        f"the gold covers {result.documents_asked} of {result.documents} documents "
+        f"the gold is in {result.documents_asked} of {result.documents} documents "
         f"and {result.sections_asked} of {result.sections} sections"
     )
     if result.leakage is not None:

@@ -9,17 +9,18 @@ import click
 
 from branchrank.cli.options import (
     ACCESS,
-    DEFAULT_REPORTS,
-    DEMO_FOLDER,
     FILE,
     FOLDER,
     LATEX,
+    RUN,
+    VERBOSE,
     WHERE,
     flag,
     switch,
     write_latex,
 )
 from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
+from branchrank.runs.directory import REPORT_HTML, RUN_FOLDERS
 
 
 @click.command("list", cls=Command)
@@ -32,7 +33,7 @@ def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first, with their directory, status, questions and predictors."""
     from branchrank import library
 
-    folders = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS) if reports is None else (reports,)
+    folders = RUN_FOLDERS if reports is None else (reports,)
     runs = [run for folder in folders for run in library.list_runs(folder)]
     if not runs:
         say(f"there are no runs in {folders[0]}; use --reports to give the folder that contains the runs")
@@ -41,25 +42,28 @@ def list_runs(reports: Path | None) -> None:
 
 
 @click.command("show", cls=Command)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @WHERE
 @flag("--output", "Also write report.md and report.html to this folder.", kind=FOLDER)
-def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
-    """Print the results table of RUN.
+@VERBOSE
+def show_run(run: Path, where: tuple[str, ...], output: Path | None, verbose: bool) -> None:
+    """Print the verdict, the results table and the next steps of RUN.
 
     With --where, the table and the report in --output are computed only from the questions that match.
     """
     from branchrank.run import Run
 
     shown = Run.load(run).where(*where)
-    shown.print()
+    shown.print(verbose=verbose)
+    if not where:
+        click.echo(f"report: {shown_path(shown.directory / REPORT_HTML)}")
     if output is not None:
         for path in shown.report(into=output):
             click.echo(f"written: {safe(str(path))}")
 
 
 @click.command("explain", cls=Command)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @click.argument("question_id", metavar="QUESTION")
 @flag("--predictor predictors", "Show only this predictor. Repeatable.", multiple=True)
 @flag("--top", "Number of candidates to show per stage.", 3, click.IntRange(0, 100))
@@ -71,7 +75,7 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 
 
 @click.command("verify", cls=Command)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @flag(
     "--rerun",
     "Answer a random sample of N questions again, and compare the hits with the run's hits.",
@@ -144,7 +148,7 @@ def verify(
 
 
 @click.command("report", cls=Command)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @switch("--no-text", "Omit the text of the documents from report.html.")
 @flag("--corpus", "The folder of the corpus, if it has moved since the run.", kind=FOLDER)
 @LATEX

@@ -108,7 +108,8 @@ def show_passage(text: str, indent: int = 4) -> None:
     width = max(20, min(100, shutil.get_terminal_size((104, 24)).columns - indent))
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[:SHOWN_LINES]:
-        click.echo(f"{margin}{safe(line.strip())[:width]}")
+        text = safe(line.strip())
+        click.echo(f"{margin}{text if len(text) <= width else f'{text[: width - 1]}…'}")
     if len(lines) > SHOWN_LINES:
         click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
 

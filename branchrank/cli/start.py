@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import shlex
 import sys
-import webbrowser
 from pathlib import Path
 
 import click
 
 from branchrank import Workspace
-from branchrank.cli.options import DATA_DIR, DEFAULT_DATA_DIR, DEMO_FOLDER, FOLDER, QUIET, switch
-from branchrank.cli.terminal import Command, Group, print_notes, safe, say, shown_path
+from branchrank.cli.benchmark import report_run
+from branchrank.cli.options import (
+    DATA_DIR,
+    DEFAULT_DATA_DIR,
+    DEMO_FOLDER,
+    FOLDER,
+    OPEN,
+    QUIET,
+    VERBOSE,
+    switch,
+)
+from branchrank.cli.terminal import Command, Group, print_notes, safe, say
 from branchrank.errors import CorpusError, UsageError
 from branchrank.io.printable import value_to_show
 from branchrank.io.progress import shown_progress
@@ -20,10 +29,11 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 
 @click.command("demo", cls=Command, resumes=True)
 @click.argument("folder", default=DEMO_FOLDER, type=FOLDER)
-@switch("--open open_report", "Open the report in the browser.")
+@OPEN
+@VERBOSE
 @switch("--fresh", "Run the benchmark again even if a finished run exists.")
 @QUIET
-def demo(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
+def demo(folder: Path, open_report: bool, verbose: bool, fresh: bool, quiet: bool) -> None:
     """Compare six systems on the bundled sample, and write all files to FOLDER (default: branchrank-demo).
 
     The sample has 31 documents and 161 questions. The command copies the sample into FOLDER, indexes the
@@ -34,15 +44,14 @@ def demo(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
     from branchrank import library
 
     run = library.demo(folder, fresh=fresh, notify=say, progress=not quiet)
-    run.print()
-    report = run.directory / "report.html"
-    click.echo(f"report: {shown_path(report)}")
-    place = shlex.quote(str(folder))
-    click.echo("\nnext:")
-    click.echo(safe(f'  branchrank retrieve --data-dir {place} "how do I compare two runs"'))
-    click.echo("  branchrank init PATH/TO/YOUR/DOCS")
-    if open_report and not webbrowser.open(report.as_uri()):
-        say(f"no browser could be opened; the report is {shown_path(report)}")
+
+    def show() -> None:
+        run.print(verbose=verbose)
+        place = shlex.quote(str(folder))
+        click.echo(safe(f'  branchrank retrieve --data-dir {place} "how do I compare two runs"'))
+        click.echo("  branchrank init PATH/TO/YOUR/DOCS")
+
+    report_run(run, show, open_report=open_report)
 
 
 @click.command("init", cls=Command)

@@ -116,6 +116,10 @@ class Command(click.Command):
         if self.has_many_flags:
             self.params.append(help_all_option())
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the first sentence of the help text, which click would cut to ``limit`` characters."""
+        return super().get_short_help_str(max(limit, 1000))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags to the help text, with settings grouped under headings if there are many flags."""
         if self.has_many_flags:

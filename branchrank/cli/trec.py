@@ -8,7 +8,17 @@ from typing import Any, Literal
 import click
 
 import branchrank
-from branchrank.cli.options import FILE, FOLDER, LATEX, OPEN_SHARE, POSITIVE_SHARE, flag, switch, write_latex
+from branchrank.cli.options import (
+    FILE,
+    FOLDER,
+    LATEX,
+    OPEN_SHARE,
+    POSITIVE_SHARE,
+    RUN,
+    flag,
+    switch,
+    write_latex,
+)
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
@@ -17,7 +27,7 @@ from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 
 
 @click.command("export-trec", cls=Command)
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @flag("--output", "The folder to write the files to.", kind=FOLDER, required=True)
 @flag(
     "--ids",
@@ -27,11 +37,20 @@ from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
     click.Choice(["gold", "document"]),
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
-    """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
+    """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor).
+
+    The nDCG of these files differs from the report, because they have grades for pages, or rank documents.
+    """
     from branchrank.run import Run
 
-    for path in Run.load(run).export_trec(output, ids):
+    loaded = Run.load(run)
+    for path in loaded.export_trec(output, ids):
         click.echo(safe(str(path)))
+    if loaded.data.primary.mode != "graded":
+        why = "they rank documents instead of passages"
+        if ids == "gold":
+            why = "pages have grade 1; in ir-measures, nDCG(gains={1: 0})@5 is the report's strict nDCG@5"
+        say(f"note: nDCG of these files differs from the report: {why}")
 
 
 @click.command("score-trec", cls=Command)

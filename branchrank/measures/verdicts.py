@@ -139,9 +139,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
     differ. ``unseen`` is the difference that rare pages could undo (step 4), or 0 if the adjusted p is at
     least alpha or these pages are at most ``delta``. ``rare_losses`` and ``rare_wins`` are the largest shares
-    of pages that the candidate and the baseline may lose whole. ``odds_ratio`` with its bounds ``odds_low``
-    and ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
-    (:mod:`branchrank.measures.intervals`).
+    of pages that the candidate and the baseline may lose whole. ``identical`` is true if both systems
+    returned the same hits. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hit rates) and
+    ``d_z`` (for other measures) are effect sizes (:mod:`branchrank.measures.intervals`).
 
     In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
     counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
@@ -182,6 +182,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     odds_high: float | None = None
     d_z: float | None = None
     differences: tuple[float, ...] = ()
+    identical: bool = False
 
     @property
     def differing(self) -> int:
@@ -196,12 +197,16 @@ class Comparison(Record, frozen=True, kw_only=True):
     @property
     def excludes_loss(self) -> bool:
         """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.ci_low is not None and self.ci_low > -self.delta and self.rare_losses < self.delta
+        return self.identical or (
+            self.ci_low is not None and self.ci_low > -self.delta and self.rare_losses < self.delta
+        )
 
     @property
     def excludes_gain(self) -> bool:
         """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.ci_high is not None and self.ci_high < self.delta and self.rare_wins < self.delta
+        return self.identical or (
+            self.ci_high is not None and self.ci_high < self.delta and self.rare_wins < self.delta
+        )
 
     @property
     def enough(self) -> tuple[int, int] | None:
@@ -212,7 +217,7 @@ class Comparison(Record, frozen=True, kw_only=True):
         no question differs, they are those that exclude a difference of delta if no new question differs. The
         interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
         """
-        if not self.delta or self.differences or (self.ci_high is None and self.differing):
+        if not self.delta or self.identical or self.differences or (self.ci_high is None and self.differing):
             return None
         needed = self.questions_needed or 0
         if not self.differing:

@@ -69,7 +69,7 @@ data_dir = {data_dir}
 questions = {questions}
 
 [benchmark]
-primary = "strict_hit@1"   # the share of questions whose first hit covers the right lines
+primary = "strict_hit@1"   # the share of questions whose first hit overlaps the right lines
 baseline = "local"         # the system that the others are compared with
 
 # Vectors and BM25 over passages, fused by rank.

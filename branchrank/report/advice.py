@@ -18,7 +18,7 @@ from pathlib import Path
 from branchrank.errors import UsageError
 from branchrank.measures.tradeoffs import Choice, Standing
 from branchrank.measures.verdicts import Comparison
-from branchrank.records import Record, Span
+from branchrank.records import Record
 from branchrank.report.recommendation import cautions, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run import RunData
@@ -112,17 +112,13 @@ def _merged(runs: Sequence[RunData]) -> RunData:
                 remedy="give runs with the same primary measure",
             )
         for name in set(run.predictors) & set(merged.predictors):
-            if _hits(run, name) != _hits(merged, name):
+            if run.scores.hits(name) != merged.scores.hits(name):
                 raise UsageError(
                     f"{name} has different hits in {run.directory} and {merged.directory}",
                     remedy="leave out one of the runs, or give the systems different names",
                 )
         merged = merged.joined(run.only([name for name in run.predictors if name not in merged.predictors]))
     return merged
-
-
-def _hits(run: RunData, name: str) -> list[tuple[str, list[Span]]]:
-    return [(row.question_id, [hit.span for hit in row.hits]) for row in run.scores.rows(name)]
 
 
 def _excess(run: RunData, name: str, limits: Limits) -> str:

@@ -19,7 +19,7 @@ from branchrank.report.result import asked, judged_documents, passages, result
 from branchrank.report.statistics import statistics
 from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.run import RunData
-from branchrank.runs.words import plural
+from branchrank.runs.words import counted, plural
 from branchrank.systems.query import read_filters
 
 
@@ -140,7 +140,8 @@ def _filtered(run: RunData) -> str:
         any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
         for question in answerable
     )
-    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
+    found = counted(inside, len(answerable), "answerable question", "has", "have")
+    return f"{found} an answer in these documents"
 
 
 def _calibrated(run: RunData, index: str) -> bool:

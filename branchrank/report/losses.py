@@ -16,7 +16,7 @@ from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores
 from branchrank.runs.slices import slices
-from branchrank.runs.words import number, percent, score
+from branchrank.runs.words import counted, number, percent, score
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
@@ -65,7 +65,7 @@ def lost(run: RunData) -> Section:
     )
     plot = line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates])
     words = (
-        'Gold is lost at "retrieval" if no branch found it; at "mapping" if no node of the tree covers the '
+        'Gold is lost at "retrieval" if no branch found it; at "mapping" if no node of the tree overlaps the '
         'chunk that was found; at "fusion" if fusion ranked it below the first five hits; at "cap" if it '
         'ranked too low to be a candidate; at "group" if another chunk represents its document; at "rerank" '
         'if the reranker moved it out of the first five hits; at "passage" if a different passage of its '
@@ -139,7 +139,7 @@ def unanswerable(run: RunData) -> Section | None:
         )
     risks = (f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES)
     table = Table(
-        caption=f"{without} of {asked} questions have no answer in the corpus; "
+        caption=f"{counted(without, asked, 'question', 'has', 'have')} no answer in the corpus; "
         f'"answered", "AURC" and "risk" are computed over all {asked}',
         headings=("predictor", "unanswerable with hits", "answered", "AURC", "excess", *risks),
         rows=tuple(rows),
@@ -207,6 +207,25 @@ def failures(run: RunData) -> Section:
         labels=2,
     )
     return Section("Failures and fallbacks", (*blocks, fallbacks if reasons else "No stage used a fallback."))
+
+
+def misses(run: RunData, best: str, count: int = 3) -> list[str]:
+    """Return the ids of the misses of a system that are most worth reading.
+
+    First come the questions that the system misses in its first five hits and most other systems find, then
+    those on which the first hit of most other systems is right, and then its other misses.
+    """
+    if not best:
+        return []
+    depths = [named_measure(f"{run.primary.mode}_hit@{depth}") for depth in (DEPTH, 1)]
+    values = {name: [run.scores.per_question(name, each) for each in depths] for name in run.predictors}
+    own = values.pop(best)
+
+    def worth(key: str) -> list[float]:
+        leads = [sum(of[place][key] - own[place][key] for of in values.values()) for place in range(2)]
+        return [*(-lead for lead in leads), *(each[key] for each in own)]
+
+    return sorted((key for key in run.scores.answerable if own[1][key] < 1), key=worth)[:count]
 
 
 def hard(run: RunData) -> Section:

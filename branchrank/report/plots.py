@@ -84,14 +84,15 @@ def _difference(each: Comparison, *, several: bool) -> dict[str, Any]:
     scale = 100 if is_share(measure) else 1
     word, shape, color = _LOOKS[each.verdict]
     shown = gap_with_interval(each, measure)
+    low, high = (None, None) if each.identical else (each.ci_low, each.ci_high)
     return {
         "row": f"{each.candidate} vs {each.baseline}" if several else each.candidate,
         "value": scale * each.difference,
-        "low": scale * (each.difference if each.ci_low is None else each.ci_low),
-        "high": scale * (each.difference if each.ci_high is None else each.ci_high),
+        "low": scale * (each.difference if low is None else low),
+        "high": scale * (each.difference if high is None else high),
         "shape": shape,
         "color": color,
-        "shown": f"{shown} {word}",
+        "shown": shown if each.identical else f"{shown} {word}",
         "words": f"{each.candidate} vs {each.baseline}: {verdict_words(each)}, {shown}; "
         f"{score(each.mean_b, measure)} vs {score(each.mean_a, measure)}; {each.wins} won, "
         f"{each.losses} lost",

@@ -24,13 +24,15 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     ``None`` if no two questions share a page, and ``pages`` is the number of pages, or ``None`` if every
     question has its own page. ``pairs`` lists the disagreement of each pair of predictors in
     the pilot. ``pairs`` is "" if the pilot has fewer than two pairs, or if the disagreement was given instead
-    of being taken from the pilot. ``str()`` returns the table that ``branchrank power`` prints.
+    of being taken from the pilot. ``deciding`` says how many questions would decide the pilot's open
+    comparisons. ``str()`` returns the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
     icc: float | None = None
     pages: int | None = None
     pairs: str = ""
+    deciding: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         first = self.plans[0]
@@ -46,6 +48,12 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
             f"With {candidates} against the baseline, an adjusted p below {first.alpha:g} needs at least "
             f"{first.unanimous} differing questions, if all favor the same system.",
         ]
+        if self.plans[-1].detectable is None:
+            lines.append('"none": no difference is detectable. Try more questions (--questions).')
+            if self.pages is not None:
+                wider = f"more pages than {self.pages} (--sources)"
+                lines[-1] = f"{lines[-1][:-1]}, {wider}, and the usual correlation (--icc {ASSUMED.icc:g})."
+        lines += map(safe, self.deciding)
         if first.difference is not None:
             most = f"{power.MOST_QUESTIONS:,}"
             where = "as many pages" if self.pages is None else f"{self.pages:,} pages"
@@ -123,6 +131,7 @@ def power_analysis(
         icc=None if pages is power.NO_SHARED_PAGES else pages.icc,
         pages=given.sources or (len(pilot.page_sizes) if pilot else None),
         pairs=_pairs(measured) if given.disagreement is None else "",
+        deciding=measured.deciding,
     )
 
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from branchrank.io.table import Cell, Styled
+from branchrank.io.table import Cell, Styled, plain_cell
 from branchrank.measures.verdicts import PILOT_BELOW, Comparison, Verdict
 from branchrank.records import NOT_REPORTED
 from branchrank.report.blocks import Callout
@@ -31,9 +32,11 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.warnings import failures
 from branchrank.runs.words import (
+    NO_INTERVAL,
     change,
+    confidence,
+    gap_between,
     interval,
-    interval_words,
     is_share,
     margin,
     milliseconds,
@@ -63,18 +66,14 @@ def cautions(run: RunData) -> list[str]:
             f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
         )
     if not run.record.split:
-        found.append(
-            "No split was declared (flag --split, or key 'split' in the experiment file). "
-            "Scores on questions used for tuning can overstate a system's quality."
-        )
+        found.append("No split was declared (--split): scores on questions used for tuning can be too high.")
     elif _NOT_TEST.search(run.record.split):
         found.append(
-            f"The questions are the split {run.record.split!r}. "
-            "Scores on questions used for tuning can overstate a system's quality."
+            f"The questions are the split {run.record.split!r}: scores on questions used for tuning can be "
+            "too high."
         )
     found += (
-        f"{name}: tuned on these questions, so its scores can overstate its quality"
-        for name in run.record.tuned_here
+        f"{name}: tuned on these questions, so its scores can be too high" for name in run.record.tuned_here
     )
     found += run.record.warnings
     found += (failure.text for failure in failures(run.rows, run.record.predictors))
@@ -90,39 +89,57 @@ def about(run: RunData, *predictors: str) -> list[str]:
     return [text for text in cautions(run) if _concerns(text, predictors)]
 
 
+class Recommended(NamedTuple):
+    """The sentences of a recommendation, of which the first two cells are the verdict.
+
+    ``system`` is the system that is recommended or leads, and ``open`` the comparison that is not decided.
+    """
+
+    text: tuple[Cell, ...]
+    system: str = ""
+    open: Comparison | None = None
+
+
 def recommendation(run: RunData) -> Callout:
     """Return the recommendation, together with all cautions about the run."""
-    return Callout(text=_sentence(run), cautions=tuple(cautions(run)))
+    return Callout(text=recommended(run).text, cautions=tuple(cautions(run)))
 
 
 def recommendation_text(run: RunData) -> str:
     """Return the recommendation as plain text, without cautions."""
-    return " ".join(cell.text if isinstance(cell, Styled) else cell for cell in _sentence(run))
+    return " ".join(map(plain_cell, recommended(run).text))
 
 
-def _sentence(run: RunData) -> tuple[Cell, ...]:
+def recommended(run: RunData) -> Recommended:
+    """Return the recommendation with its system and the open comparison."""
     if not run.scores.answerable:
-        return (Styled("No recommendation:"), "none of the questions has an answer in the corpus.")
+        why = "none of the questions has an answer in the corpus."
+        return Recommended((Styled("No recommendation:"), why))
     usable = [name for name in run.predictors if not run.scores.failed(name)]
     if not usable:
-        return (Styled("No recommendation:"), "every query failed.")
+        return Recommended((Styled("No recommendation:"), "every query failed."))
     # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
     rivals = _rivals(run, leader)
     if not rivals:
-        return _single(run, leader)
+        return Recommended(_single(run, leader), leader)
     if run.scores.average(leader, run.primary) == 0:
-        return (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
+        text = (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
+        return Recommended(text, leader)
     unsettled = [each for each in rivals if each.verdict != "better"]
     if not unsettled:
-        return _winner(run, leader, rivals)
+        return Recommended(_winner(run, leader, rivals), leader)
     cheaper = [each for each in unsettled if _is_cheaper(run, each.baseline, leader)]
     if cheaper:
         # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
-        return _cheaper(run, leader, min(cheaper, key=lambda each: (not each.excludes_gain, each.difference)))
-    return _tie(run, leader, rivals)
+        rival = min(cheaper, key=lambda each: (not each.excludes_gain, each.difference))
+        if rival.excludes_gain:
+            return Recommended(_cheaper(run, leader, rival), rival.baseline)
+        return Recommended(_maybe_cheaper(run, leader, rival), leader, rival)
+    undecided = [each for each in unsettled if not _is_settled(run, each)]
+    return Recommended(_tie(run, leader, rivals, undecided), leader, undecided[0] if undecided else None)
 
 
 def _rivals(run: RunData, name: str) -> list[Comparison]:
@@ -160,18 +177,20 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     likely = ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
-    text = f"{_found(run, name)}{likely}, {_cost(row)}. {why}"
-    return (Styled(f"{name}:"), text)
+    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", *_details(run, name), why)
 
 
 def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
     closest, others = rivals[0], len(rivals) - 1
     over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
-        over += f" and than the {others} other{'s' if others > 1 else ''} compared with it"
-    cost = _cost(run.summary_row(name), against=run.summary_row(closest.baseline))
-    more = (*_not_inferior(run, name), *_uncompared(run, name, rivals))
-    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}, {cost}.", *more)
+        over += f" and {plural(others, 'other')}"
+    more = (
+        *_details(run, name, closest.baseline),
+        *_not_inferior(run, name),
+        *_uncompared(run, name, rivals),
+    )
+    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}.", *more)
 
 
 def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
@@ -183,42 +202,53 @@ def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell
     return (f"It was not compared with {', '.join(others)}; --all-pairs compares every pair of systems.",)
 
 
-def _tie(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
+def _is_settled(run: RunData, each: Comparison) -> bool:
+    """Return whether it makes no difference which of the two systems is used."""
+    is_baseline = each.candidate == run.judgment.baseline
+    return each.identical or each.verdict == "equivalent within delta" or (is_baseline and each.excludes_loss)
+
+
+def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comparison]) -> tuple[Cell, ...]:
     unsettled = [each for each in rivals if each.verdict != "better"]
+    closest = undecided[0] if undecided else unsettled[0]
     beaten = [each.baseline for each in rivals if each.verdict == "better"]
-    closest = unsettled[0]
-    text = f"{_found(run, name)}, {_unclear(closest)}"
-    if others := [each.baseline for each in unsettled[1:]]:
-        text += f", and no clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}"
+    more = [_open(closest)] if undecided else []
+    if others := [each.baseline for each in unsettled if each is not closest]:
+        more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
     if beaten:
-        text += f", and better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}"
-    text += f", {_cost(run.summary_row(name), against=run.summary_row(closest.baseline))}."
-    settled = all(
-        each.verdict == "equivalent within delta" or (name == run.judgment.baseline and each.excludes_loss)
-        for each in unsettled
-    )
-    return (Styled(f"{_verb(run)} {name}:" if settled else f"Inconclusive, {name} leads:"), text)
+        more.append(f"Better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}.")
+    lead = f"Inconclusive, {name} leads:" if undecided else f"{_verb(run)} {name}:"
+    verdict = f"{_found(run, name)}, {_unclear(closest)}."
+    return (Styled(lead), verdict, *more, *_details(run, name, closest.baseline))
 
 
 def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
-    """Recommend the cheaper system if a loss of delta or more is excluded."""
+    """Recommend the cheaper system, since a loss of delta or more is excluded."""
     cheap, dear = run.summary_row(rival.baseline), run.summary_row(leader)
-    scored = f"{leader} scored {_score(run, leader)}"
-    if rival.excludes_gain:
-        price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
-        within = margin(rival.delta, rival.measure)
-        text = (
-            f"{_found(run, rival.baseline)}, {_cost(cheap)}. {scored} ({_difference(rival)}) {_cost(dear)}: "
-            f"{price} for less than {within}."
-        )
-        return (Styled(f"{_verb(run)} {rival.baseline}:"), text)
-    most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
-    text = (
-        f"{rival.baseline} costs less and may lose up to {most}; {open_question(rival)}. {scored} "
-        f"({_difference(rival)}) {_cost(dear)}; "
-        f"{rival.baseline} {_score(run, rival.baseline)} {_cost(cheap)}."
+    price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+    gain = f"less than {margin(rival.delta, rival.measure)}"
+    if rival.identical:
+        gain = "identical hits"
+    return (
+        Styled(f"{_verb(run)} {rival.baseline}:"),
+        f"{_found(run, rival.baseline)}; {leader} costs {price} for {gain}.",
+        f"{leader} scored {_score(run, leader)} ({_difference(rival)}).",
+        f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).",
     )
-    return (Styled("Inconclusive:"), text)
+
+
+def _maybe_cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
+    """Name a cheaper system that may lose too much."""
+    cheap, most = rival.baseline, "an unknown amount"
+    if rival.ci_high is not None:
+        most = size(rival.ci_high, rival.measure)
+    return (
+        Styled("Inconclusive:"),
+        f"{cheap} costs less than {leader} and may lose up to {most}.",
+        _open(rival),
+        f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {cheap} {_score(run, cheap)}.",
+        f"Cost: {_cost(run.summary_row(cheap))} ({leader}: {_cost(run.summary_row(leader))}).",
+    )
 
 
 def _verb(run: RunData) -> str:
@@ -237,12 +267,18 @@ def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
     return saved >= _NOTICED_MS and dear.latency_p50_ms > 2 * cheap.latency_p50_ms
 
 
+def _details(run: RunData, name: str, rival: str = "") -> tuple[Cell, ...]:
+    """Return sentences with a system's score at each gold level, if there are two, and its cost."""
+    apart = {level: part for level, part in run.by_gold.items() if part is not run}
+    gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
+    levels = ", ".join(f"{_found(part, name)} {gold[level]}" for level, part in apart.items())
+    row = run.summary_row(name)
+    cost = f"Cost: {_cost(row, against=run.summary_row(rival) if rival else None)}."
+    return (f"By gold: {levels}.", cost) if levels else (cost,)
+
+
 def _found(run: RunData, name: str) -> str:
     """Describe a system's score, such as ``right passage first for 48 of 100 questions``."""
-    apart = {level: part for level, part in run.by_gold.items() if part is not run}
-    if apart:
-        gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
-        return ", ".join(f"{_found(part, name)} {gold[level]}" for level, part in apart.items())
     asked = plural(len(run.scores.answerable), "question")
     if not is_share(run.primary.name):
         return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"
@@ -259,15 +295,29 @@ def _score(run: RunData, name: str) -> str:
 
 
 def _difference(rival: Comparison) -> str:
-    """Return the difference as text, such as ``difference +1.9 points, 95% interval: −5.0 to +9.0``."""
-    return f"difference {change(rival.difference, rival.measure)}, {interval_words(rival)}"
+    """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``."""
+    if rival.identical:
+        return "identical hits"
+    level, _, adjusted = confidence(rival).partition(" adjusted")
+    words = (
+        f"{'adjusted ' * bool(adjusted)}{level}: {gap_between(rival.ci_low, rival.ci_high, rival.measure)}"
+    )
+    return f"{change(rival.difference, rival.measure)}, {words if rival.ci_low is not None else NO_INTERVAL}"
+
+
+def _open(rival: Comparison) -> str:
+    """Say why a comparison is open, and how many questions would decide, as a sentence."""
+    words = open_question(rival).removeprefix("inconclusive; ")
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _unclear(rival: Comparison) -> str:
+    if rival.identical:
+        return f"with the same hits as {rival.baseline}"
     if rival.verdict == "equivalent within delta":
         within = margin(rival.delta, rival.measure)
         return f"as good as {rival.baseline} within {within} ({_difference(rival)})"
-    return f"no clear difference from {rival.baseline} ({_difference(rival)}, {open_question(rival)})"
+    return f"no clear difference from {rival.baseline} ({_difference(rival)})"
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
@@ -275,7 +325,7 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
-        time = f"at {milliseconds(row.latency_p50_ms)} ms a query"
+        time = f"{milliseconds(row.latency_p50_ms)} ms a query"
         other = None if against is None else against.latency_p50_ms
         if against is not None and other is not None and row.latency_p50_ms > 2 * other:
             time += f" ({against.predictor}: {milliseconds(other)} ms)"
@@ -300,4 +350,4 @@ def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
         return ()
     cheap = chosen.cheapest.name
     by = margin(run.settings.delta, run.primary.name)
-    return (f"{cheap} is less than {by} worse, {_cost(run.summary_row(cheap))}.",)
+    return (f"{cheap} is less than {by} worse ({_cost(run.summary_row(cheap))}).",)

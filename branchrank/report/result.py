@@ -39,19 +39,14 @@ Costs = dict[str, Callable[[SummaryRow], str]]
 def result(run: RunData) -> Section:
     """Return the section about the recommendation, the hit rates and the differences from the baseline."""
     comparisons = run.judgment.comparisons
-    words = " ".join([*_scoring_words(run), _bold_words(run.judgment)])
-    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
+    words = " ".join([*scoring_words(run), _bold_words(run.judgment)])
+    first, *tables = rates_tables(run)
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), first, words]
     if comparisons:
         blocks.append(plots.differences(comparisons))
     elif run.scores.answerable:
         blocks.append(rates_plot(run))
-    others = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
-    for words, measures in (
-        ("Hits with any, half or all of the gold lines", at_depths(run)),
-        ("Other requested measures", others),
-    ):
-        if measures:
-            blocks.append(rates_table(run, f"{words}, over {over(run)}, with 95% intervals", measures))
+    blocks += tables
     flips = tuple(
         (each.name, str(each.repeats), percent(flip_rate(run, each.name, run.primary)))
         for each in run.record.predictors
@@ -61,6 +56,23 @@ def result(run: RunData) -> Section:
         caption = f"Share of {over(run)} whose repeats have different values of {run.primary.name}"
         blocks.append(Table(caption=caption, headings=("predictor", "repeats", "flip rate"), rows=flips))
     return Section("Result", tuple(blocks))
+
+
+def rates_tables(run: RunData) -> list[Table]:
+    """Return the table of rates, and those of half and full hits and of other requested measures, if any."""
+    others = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    more = {
+        "Hits with any, half or all of the gold lines": at_depths(run),
+        "Other requested measures": others,
+    }
+    return [
+        _rates(run),
+        *(
+            rates_table(run, f"{words}, over {over(run)}, with 95% intervals", measures)
+            for words, measures in more.items()
+            if measures
+        ),
+    ]
 
 
 def _rates(run: RunData) -> Table:
@@ -81,7 +93,7 @@ def _rates(run: RunData) -> Table:
     return rates_table(run, caption, columns, llm=True, costs=costs)
 
 
-def _scoring_words(run: RunData) -> list[str]:
+def scoring_words(run: RunData) -> list[str]:
     """Explain how hits are scored, how failed queries count, and how intervals are computed."""
     modes = {each.mode for each in run.shown}
     words = []

@@ -24,6 +24,7 @@ from branchrank.runs.words import (
     record,
     sentence,
     size,
+    verdict_words,
 )
 
 _EXPLANATION = (
@@ -114,13 +115,13 @@ def _tests(run: RunData) -> Table:
         {
             "candidate": lambda each: each.candidate,
             **({} if one else {"baseline": lambda each: each.baseline}),
-            "verdict": lambda each: each.verdict,
+            "verdict": verdict_words,
             "test": lambda each: each.test,
             f"difference ({confidence(judgment.comparisons[0])})": lambda each: gap_with_interval(
                 each, each.measure
             ),
             "effect size": effect,
-            "wins/ties/losses": record,
+            "wins, ties, losses": record,
             "p": lambda each: p_value(each.p),
             "adjusted p": lambda each: p_value(each.p_adjusted),
             "p-floor": lambda each: p_value(each.p_floor),

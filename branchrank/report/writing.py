@@ -45,6 +45,7 @@ from branchrank.report.content import report_content
 from branchrank.report.drawing import draw, drawings, standalone
 from branchrank.report.plots import differences
 from branchrank.report.recommendation import recommendation
+from branchrank.report.result import rates_tables
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 
@@ -201,9 +202,15 @@ def run_html(run: RunData) -> str:
     compared = run.judgment.comparisons
     shown = [differences(compared)] if compared else []
     # rich draws random numbers when it is imported, so the library imports it only to show something.
-    from branchrank.report.terminal import summary_tables, title, verdicts
+    from branchrank.report.terminal import summary_table, title, verdicts
 
-    blocks: list[Block] = [recommendation(run), *summary_tables(run), *shown, *verdicts(run)]
+    blocks: list[Block] = [
+        recommendation(run),
+        summary_table(run),
+        *rates_tables(run),
+        *shown,
+        *verdicts(run),
+    ]
     drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{html_text(title(run))}</strong></p>"

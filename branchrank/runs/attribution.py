@@ -35,13 +35,13 @@ from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.words import plural
 
-#: The k of hit@k. The gold counts as found if one of the first k hits covers the gold.
+#: The k of hit@k. The gold counts as found if one of the first k hits overlaps the gold.
 DEPTH = 5
 LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
 
 def gold_keys(question: Question, index: Index, lines: Callable[[str], Sequence[str]]) -> frozenset[str]:
-    """Return the ids of the chunks and nodes that cover the question's gold in one index.
+    """Return the ids of the chunks and nodes that overlap the question's gold in one index.
 
     ``lines`` returns the lines of a document, because a quote matches raw text as well as plain text.
     """
@@ -152,17 +152,30 @@ class Explanation(Record, frozen=True, kw_only=True):
         return "\n\n".join("\n".join(map(safe, lines)) for lines in parts)
 
 
+def short_id(run: RunData, question_id: str) -> str:
+    """Return the shortest prefix of at least five characters that only this question's id has."""
+    others = [key for key in run.scores.questions if key != question_id]
+    for size in range(5, len(question_id)):
+        if not any(key.startswith(question_id[:size]) for key in others):
+            return question_id[:size]
+    return question_id
+
+
 def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-    """Explain one question from a run.
+    """Explain one question from a run. ``question_id`` can be the start of an id that no other id has.
 
     Raises :class:`UsageError` for an unknown question or predictor.
     """
     scores = run.scores
+    begun = [key for key in scores.questions if key.startswith(question_id)]
+    if len(begun) == 1:
+        question_id = begun[0]
     question = scores.questions.get(question_id)
     if question is None:
         raise UsageError(
             f"{run.directory} has no question {question_id!r}",
-            remedy=suggestion(question_id, scores.questions)
+            remedy=(f"choose one of {', '.join(begun[:5])}" if begun else "")
+            or suggestion(question_id, scores.questions)
             or f"choose one of its questions, such as {next(iter(scores.questions))}",
         )
     for name in predictors:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from branchrank.errors import UsageError, suggestion
 from branchrank.measures.matching import SHARES
 from branchrank.measures.measures import (
@@ -167,7 +169,13 @@ def compare_scored(
     if not scores.clusters or not pairs:
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
-    return compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
+    found = compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
+    return tuple(
+        each
+        if each.differing
+        else replace(each, identical=scores.hits(each.baseline) == scores.hits(each.candidate))
+        for each in found
+    )
 
 
 def winner_of(comparisons: Sequence[Comparison], baselines: Sequence[str]) -> str | None:

@@ -49,6 +49,10 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
+#: The folders in which a run is found by its name, and the word for the newest run.
+RUN_FOLDERS = (Path("reports"), Path("branchrank-demo/reports"))
+LATEST = "latest"
+
 #: Settings sections that can change a row and are not recorded with a predictor or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
@@ -255,6 +259,33 @@ def own_digest(content: bytes) -> str:
 def write_run(directory: Path, run: RunRecord) -> None:
     """Write ``run.json`` atomically."""
     write_bytes(directory / RUN_JSON, msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+
+
+def find_run(run: Path, status: str = "finished") -> Path:
+    """Return the directory of a run.
+
+    ``run`` is its path, the start of its path or of its name in :data:`RUN_FOLDERS` that no other run has, or
+    ``latest`` for the newest run with this status. Other paths are returned unchanged.
+
+    Raises :class:`UsageError` if several runs start with ``run``.
+    """
+    if run.exists():
+        return run
+    folders = RUN_FOLDERS if run == Path(run.name) else [run.parent]
+    records = (path for each in folders for path in each.glob(f"*/{RUN_JSON}"))
+    # The names of two runs in the same second don't tell which one is newer.
+    by_time = sorted(records, key=lambda path: (path.parent.name[:16], path.stat().st_mtime_ns))
+    found = [path.parent for path in by_time]
+    if run == Path(LATEST):
+        newest = (path for path in reversed(found) if _listed(path).status == status)
+        return next(newest, run)
+    begun = [path for path in found if path.name.startswith(run.name)]
+    if len(begun) > 1:
+        names = ", ".join(path.name for path in begun[:5])
+        raise UsageError(
+            f"{len(begun)} runs start with {run.name!r}: {names}", remedy="give more of the name"
+        )
+    return begun[0] if begun else run
 
 
 def read_run(directory: Path) -> RunRecord:

@@ -17,6 +17,7 @@ from branchrank.measures.verdicts import CompareOptions
 from branchrank.records import Record
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Estimate, bounded
+from branchrank.runs.words import deciding
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
@@ -97,7 +98,8 @@ class Pilot(Record, frozen=True, kw_only=True):
     the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
     differences within a page. ``disagreement`` and ``icc`` are means over all ``candidates``. ``page_sizes``
     lists the number of questions about each page that contains gold. ``pairs`` contains each candidate's
-    name, and the share of questions on which this candidate disagrees with ``baseline``.
+    name, and the share of questions on which this candidate disagrees with ``baseline``. ``deciding`` says
+    how many questions would decide each open comparison, in the words of the report.
     """
 
     rate: float
@@ -107,6 +109,7 @@ class Pilot(Record, frozen=True, kw_only=True):
     page_sizes: tuple[int, ...]
     baseline: str = ""
     pairs: tuple[tuple[str, float], ...] = ()
+    deciding: tuple[str, ...] = ()
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
@@ -142,4 +145,9 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
         icc=float(np.mean([intraclass_correlation(page_totals(each, pages)) for each in differences])),
         candidates=len(others),
         page_sizes=tuple(sorted(Counter(pages).values(), reverse=True)),
+        deciding=tuple(
+            f"{each.candidate} vs {each.baseline}: {deciding(each)}"
+            for each in run.compare(chosen, [(baseline, name) for name in others])
+            if not each.is_significant and deciding(each)
+        ),
     )

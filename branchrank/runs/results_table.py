@@ -170,7 +170,7 @@ def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
         (
             each.candidate if against else f"{each.candidate} vs {each.baseline}",
             _signed(each.difference),
-            FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
+            _interval(each),
             record(each),
             effect_size(each),
             p_value(each.p_adjusted).replace("below ", "<"),
@@ -265,6 +265,12 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
 def _signed(value: float | None) -> str:
     """Format a difference with its sign and four decimal places."""
     return NOTHING if value is None else f"{value:+.4f}".replace("-", MINUS)
+
+
+def _interval(each: Comparison) -> str:
+    if each.identical:
+        return NOTHING
+    return FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}"
 
 
 def _letter(place: int) -> str:

@@ -90,10 +90,8 @@ class Pair(Record, frozen=True, kw_only=True):
     test of the primary measure. ``others`` contains the differences in the other chosen measures. ``by_gold``
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
     levels. ``won`` and ``lost`` contain the ids of the questions on which the candidate scored higher and
-    lower, in the order of the run. ``same_hits`` is true if both
-    predictors returned the same hits for every question. ``failed`` is true if
-    one of them failed every query; then no verdict is printed. ``str()`` returns the text that
-    ``branchrank compare`` prints for the pair.
+    lower, in the order of the run. ``failed`` is true if one of them failed every query; then no verdict is
+    printed. ``str()`` returns the text that ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
@@ -101,7 +99,6 @@ class Pair(Record, frozen=True, kw_only=True):
     comparison: Comparison
     won: tuple[str, ...]
     lost: tuple[str, ...]
-    same_hits: bool = False
     failed: bool = False
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
@@ -223,10 +220,11 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
             Pair(
                 baseline=baseline.summary_row(old),
                 candidate=candidate.summary_row(new),
-                comparison=comparison,
+                comparison=msgspec.structs.replace(
+                    comparison, identical=candidate.scores.hits(new) == baseline.scores.hits(old)
+                ),
                 won=tuple(key for key, value in after.items() if value > before[key]),
                 lost=tuple(key for key, value in after.items() if value < before[key]),
-                same_hits=_answers(candidate, new) == _answers(baseline, old),
                 failed=baseline.scores.failed(old) or candidate.scores.failed(new),
                 others=tuple(_change(baseline, candidate, (old, new), each) for each in others),
                 by_gold=tuple(
@@ -254,23 +252,10 @@ def _change(
     )
 
 
-def _answers(run: RunData, predictor: str) -> list[tuple[object, ...]]:
-    """Return a predictor's status and hits for every question and repeat."""
-    return sorted(
-        (
-            row.question_id,
-            row.repeat,
-            row.status,
-            tuple((hit.id, hit.line_start, hit.line_end) for hit in row.hits),
-        )
-        for row in run.scores.rows(predictor)
-    )
-
-
 def gate_runs(compared: RunComparison, delta: float) -> RunGate:
     """Check that no predictor is worse than in the baseline run by ``delta`` or more."""
     decisions = {
-        pair.candidate.predictor: gate(pair.comparison, delta, identical=pair.same_hits)
+        pair.candidate.predictor: gate(pair.comparison, delta, identical=pair.comparison.identical)
         for pair in compared.pairs
     }
     order: tuple[Decision, ...] = ("pass", "undecided", "fail")

@@ -12,7 +12,7 @@ from branchrank.questions.question_files import EXAMPLE
 from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.words import plural
+from branchrank.runs.words import counted, plural
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.systems.branches import label
 
@@ -102,8 +102,8 @@ def examples(questions: Sequence[Question]) -> Iterator[str]:
     """Yield a warning if any questions are the examples from ``branchrank init``."""
     if count := sum(EXAMPLE in question.extra for question in questions):
         yield (
-            f"{count} of {len(questions)} questions are examples that `branchrank init` wrote; replace them "
-            "by questions of your readers before you believe a rate"
+            f"{counted(count, len(questions), 'question', 'is an example', 'are examples')} of branchrank "
+            "init; replace them by questions of your readers before you believe a rate"
         )
 
 
@@ -113,8 +113,8 @@ def labeled_by_llm(questions: Sequence[Question]) -> Iterator[str]:
     if count:
         total = sum(len(question.gold) for question in questions)
         yield (
-            f"{count} of {total} gold passages were labeled by an LLM ({', '.join(models)}); rates of "
-            "systems that use an LLM may be too high"
+            f"{counted(count, total, 'gold passage', 'was', 'were')} labeled by an LLM "
+            f"({', '.join(models)}); rates of systems that use an LLM may be too high"
         )
 
 
@@ -151,6 +151,6 @@ def lost_branches(
             if 2 * empty > len(answered):
                 yield (
                     f"{predictor.name}: the distance threshold {threshold:g} leaves {empty} of "
-                    f"{len(answered)} questions without any result of {name}; `branchrank calibrate` "
+                    f"{len(answered)} questions without any result of {name}; branchrank calibrate "
                     "suggests a value for this model"
                 )

@@ -12,6 +12,7 @@ NOTHING = "–"
 MINUS = "−"
 #: Printed in place of an interval that can't be computed.
 FEW_PAGES = "few pages"
+NO_INTERVAL = f"no interval: {FEW_PAGES}"
 
 
 def percent(value: float | None) -> str:
@@ -66,6 +67,8 @@ def gap_with_interval(found: Estimate | Comparison, measure: str) -> str:
     """Format a difference, followed by its interval in parentheses."""
     if isinstance(found, Estimate):
         return f"{gap(found.value, measure)} ({gap_between(found.low, found.high, measure)})"
+    if found.identical:
+        return f"{gap(0, measure)} (identical)"
     return f"{gap(found.difference, measure)} ({gap_between(found.ci_low, found.ci_high, measure)})"
 
 
@@ -103,6 +106,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
+def counted(count: int, total: int, noun: str, *verbs: str) -> str:
+    """Format a part of a total with the singular or the plural verb, such as ``1 of 24 questions has``."""
+    return f"{count} of {plural(total, noun)} {verbs[count != 1]}"
+
+
 def record(comparison: Comparison) -> str:
     """Format the counts of a comparison as wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
@@ -110,6 +118,8 @@ def record(comparison: Comparison) -> str:
 
 def verdict_words(comparison: Comparison) -> str:
     """Return the verdict as text, with the value of delta in ``equivalent within delta``."""
+    if comparison.identical:
+        return "identical hits"
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)
@@ -123,6 +133,9 @@ def opening(comparison: Comparison) -> str:
 def sentence(comparison: Comparison) -> str:
     """Return sentences with the means, the difference, its interval and the p-value behind a verdict."""
     measure = comparison.measure
+    if comparison.identical:
+        both = f"{measure} {score(comparison.mean_a, measure)} for both over"
+        return f"{both} {plural(comparison.n, 'question')}; every answer has the same hits."
     parts = [
         f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)} over "
         f"{plural(comparison.n, 'question')}, {change(comparison.difference, measure)} "
@@ -168,7 +181,7 @@ def _ratio(value: float) -> str:
 def interval_words(comparison: Comparison) -> str:
     """Format the interval of a difference, with its confidence level."""
     if comparison.ci_low is None:
-        return f"no interval: {FEW_PAGES}"
+        return NO_INTERVAL
     return (
         f"{confidence(comparison)}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
     )
@@ -181,14 +194,22 @@ def open_question(comparison: Comparison) -> str:
         why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
     else:
         why = f"{comparison.verdict}{'' if comparison.ci_low is not None else ' from so few pages'}"
+    decides = deciding(comparison)
+    return f"{why}; {decides}" if decides else why
+
+
+def deciding(comparison: Comparison) -> str:
+    """Say how many questions would decide a comparison, or return "" if that is unknown."""
     enough = comparison.enough
     if enough is None:
-        return why
-    decides = "would decide"
-    if not comparison.differing:
-        within = margin(comparison.delta, comparison.measure)
-        decides = f"without a difference would show equivalence within {within}"
-    return f"{why}; about {enough[0]:,} questions on {enough[1]:,} pages {decides}"
+        return ""
+    within = margin(comparison.delta, comparison.measure)
+    shows = (
+        "would decide"
+        if comparison.differing
+        else f"without a difference would show equivalence within {within}"
+    )
+    return f"about {enough[0]:,} questions on {enough[1]:,} pages {shows}"
 
 
 def _what_would_settle(comparison: Comparison) -> str:
@@ -200,5 +221,5 @@ def _what_would_settle(comparison: Comparison) -> str:
         found = f"The two systems differ on {differing}, too few to detect any gap"
     else:
         found = f"{n:,} questions can detect a gap of {size(comparison.mde, comparison.measure)} or more"
-    needed = open_question(comparison).partition("; ")[2]
+    needed = deciding(comparison)
     return f"{found}; {needed}." if needed else f"{found}."

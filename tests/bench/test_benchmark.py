@@ -66,7 +66,7 @@ def test_every_pair_or_several_baselines_by_flag_file_and_library(project: Path,
         text = f"name = 'pairs'\ndata_dir = '{project / 'data'}'\n"
         text += f"[benchmark]\nlatency_sample = 0\nbaseline = {declared}\n"
         file.write_text(text + "[systems.local]\n[systems.bm25]\n[systems.dense]\n", encoding="utf-8")
-        result = invoke("run", file, "--reports", tmp_path / "file", "--quiet", "--fresh")
+        result = invoke("run", file, "--reports", tmp_path / "file", "--quiet", "--fresh", "--verbose")
         assert result.exit_code == 0, result.output
         assert "bm25 vs local" in result.output
         assert compared(max((tmp_path / "file").iterdir())) == pairs

@@ -98,7 +98,7 @@ def test_the_tests_are_those_of_the_exported_runs(run: Run, home: Path, tmp_path
 def test_the_output_is_the_table_the_report_and_the_latex_file(run: Run, home: Path) -> None:
     output = (home / "output.txt").read_text()
     assert str(run_table(run)) in output
-    assert f"report: {run.directory / 'report.md'}" in output
+    assert f"report: {run.directory / 'report.html'}" in output
     assert f"written: {home / 't.tex'}" in output
     assert (home / "t.tex").read_text() == library.latex(run_table(run))
     for name in ("summary.csv", "questions.csv", "report.md", "report.html", "run.json"):

@@ -137,7 +137,7 @@ def test_help_of_a_command_with_many_flags_shows_the_common_ones(words: tuple[st
     found = sections((*words, "--help"))
     shown = [flag for flags in found.values() for flag in flags]
     assert len(found) >= 3
-    assert 8 <= len(shown) <= 34
+    assert 8 <= len(shown) <= 36
     assert len(shown) == len(set(shown))
     assert {"--help-all", "--help"} <= set(shown)
     assert "--data-dir" in shown or "--reports" in shown

@@ -9,9 +9,10 @@ import msgspec
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_questions, make_run
 
+from branchrank.io.table import plain_cell
 from branchrank.records import Question, Retrieval
 from branchrank.report.costs import trade_off
-from branchrank.report.recommendation import recommendation, recommendation_text
+from branchrank.report.recommendation import recommendation, recommendation_text, recommended
 from branchrank.runs.run import RunData
 
 
@@ -25,14 +26,14 @@ class Broken(Planned):
 class Twin(Planned):
     """Finds what a system called ``local`` finds, and a share of what it misses."""
 
-    def __init__(self, name: str, share: float, more: float, *, llm: str = "none") -> None:
+    def __init__(self, name: str, share: float, more: float, *, llm: str = "none", kept: int = 4) -> None:
         super().__init__(name, share, llm=llm)
-        self.more = more
+        self.more, self.kept = more, kept
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         found = Planned("local", self.share + self.more).predict(question, k, repeat)
         calls = Planned(self.name, 0, llm=self.llm).predict(question, k, repeat).calls
-        return msgspec.structs.replace(found, calls=calls)
+        return msgspec.structs.replace(found, calls=calls, hits=found.hits[: self.kept])
 
 
 def said(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> str:
@@ -66,14 +67,14 @@ def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> No
     assert text.startswith(
         f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"
     )
-    assert f"(difference +{100 * comparison.difference:.1f} points, 95% interval: +" in text
+    assert f"(+{100 * comparison.difference:.1f} points, 95% interval: +" in text
 
 
 def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1))
     assert text.startswith("Use local: ")
-    assert ", better than poor (difference +" in text
-    assert "and than the 1 other compared with it" in text
+    assert ", better than poor (+" in text
+    assert " and 1 other." in text
 
 
 def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path)
     run = make_run(tmp_path / "few", arms, make_questions(150, per_page=5), latency_sample=0)
     [found] = run.judgment.comparisons
     assert (found.losses, found.p_adjusted < 0.05, found.verdict) == (0, True, "inconclusive")
-    assert "significant, but a loss of 7.4 points on rare pages may be missing" in recommendation_text(run)
+    assert "Significant, but a loss of 7.4 points on rare pages may be missing" in recommendation_text(run)
     run = make_run(tmp_path / "many", arms, make_questions(150, per_page=2), latency_sample=0)
     assert recommendation_text(run).startswith("Use new: ")
     arms = (Planned("local", 0.6), Twin("new", 0.6, 0.0))
@@ -108,8 +109,8 @@ def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
 def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
     assert text.startswith("Inconclusive, hybrid leads: ")
-    assert "no clear difference from local (difference +" in text
-    assert re.search(r"too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
+    assert "no clear difference from local (+" in text
+    assert re.search(r"Too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
 
 
 def test_the_headline_and_the_commands_name_the_same_questions_that_would_decide(tmp_path: Path) -> None:
@@ -145,6 +146,45 @@ def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     assert said(tmp_path / "many", *arms, count=400, baseline="local").startswith("Use local: ")
 
 
+def test_identical_systems_are_said_to_be_identical_without_an_interval(tmp_path: Path) -> None:
+    run = made(tmp_path, Planned("local", 0.6), Twin("new", 0.6, 0, kept=5), count=30)
+    [found] = run.judgment.comparisons
+    assert (found.identical, found.enough, run.summary_rows[0].rates) == (
+        True,
+        None,
+        run.summary_rows[1].rates,
+    )
+    assert recommendation_text(run).startswith("For now, use local: right passage first for ")
+    assert "questions, with the same hits as new. Cost: " in recommendation_text(run)
+    for words in ((), ("--all-pairs",)):
+        text = invoke("compare", run.directory, *words).output
+        assert text.startswith("new vs local: identical hits. strict_hit@1 ")
+        assert "interval" not in text
+    assert "local (baseline): identical hits." in invoke("compare", run.directory, run.directory).output
+    assert invoke("report", run.directory).exit_code == 0
+    text = (run.directory / "report.md").read_text(encoding="utf-8")
+    assert "| new | identical hits |" in text
+    assert "| +0.0 (identical) |" in text
+
+
+def test_the_verdict_has_at_most_30_words(tmp_path: Path) -> None:
+    rest = [Planned(f"poor{each}", 0.1) for each in range(4)]
+    situations = {
+        "win": [Planned("local", 0.2), Planned("best", 0.95), *rest],
+        "tie": [Planned("local", 0.6), Twin("new", 0.6, 0.02), *rest],
+        "equal": [Planned("local", 0.6), Twin("new", 0.6, 0, kept=5)],
+        "cost": [Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny")],
+        "cheap": [Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"), *rest],
+        "alone": [Planned("local", 0.6)],
+        "nothing": [Planned("local", 0.0), Planned("hybrid", 0.0)],
+    }
+    for name, arms in situations.items():
+        for count, primary in ((40, "strict_hit@5"), (300, "relaxed_hit@5"), (300, "strict_MRR@5")):
+            run = made(tmp_path / f"{name}-{count}-{primary}", *arms, count=count, primary=primary)
+            words = " ".join(map(plain_cell, recommended(run).text[:2])).split()
+            assert len(words) <= 30, words
+
+
 def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
     run = made(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1), latency_sample=4)
     words = trade_off(run).blocks[-1]
@@ -157,21 +197,20 @@ def test_a_cheaper_system_is_recommended_only_if_it_loses_less_than_delta(tmp_pa
     arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"))
     text = said(tmp_path / "few", *arms, latency_sample=4)
     assert re.match(
-        r"Inconclusive: local costs less and may lose up to [\d.]+ points; .* would decide\.", text
+        r"Inconclusive: local costs less than asks and may lose up to [\d.]+ points\. .* would decide\.", text
     )
-    assert "1 LLM call (1,050 tokens) a query; local " in text
+    assert "no LLM (asks: 20.0 ms a query and 1 LLM call (1,050 tokens) a query)." in text
     arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"))
     text = said(tmp_path / "many", *arms, count=400, latency_sample=4, delta=0.1)
     assert text.startswith("Use local: ")
-    assert "asks scored " in text
-    assert "1 LLM call (1,050 tokens) a query: an LLM for less than 10 points." in text
+    assert "questions; asks costs an LLM for less than 10 points. asks scored " in text
 
 
 def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.3), Twin("asks", 0.6, 0.3, llm="tiny"), latency_sample=4)
     assert text.startswith("Use asks: ")
     assert "better than local" in text
-    cost = r"at [\d.]+ ms a query \(local: [\d.]+ ms\) and 1 LLM call \(1,050 tokens\) a query\."
+    cost = r"Cost: [\d.]+ ms a query \(local: [\d.]+ ms\) and 1 LLM call \(1,050 tokens\) a query\."
     assert re.search(cost, text)
 
 

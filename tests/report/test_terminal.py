@@ -31,27 +31,38 @@ def test_every_number_fits_into_80_columns(
     wide(monkeypatch, 80)
     print_summary(made)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(len(line) for line in lines if "explain" not in line) <= 80
     assert lines[0] == "made, 60 questions, seed 42"
     head = next(place for place, line in enumerate(lines) if line.startswith("predictor"))
-    assert " ".join(lines[head].split()) == "predictor LLM S@1 S@5 R@1 R@5 lines p50 p95 calls tokens"
+    assert " ".join(lines[head - 1].split()) == "strict strict relaxed relaxed lines p50 p95 LLM LLM"
+    assert " ".join(lines[head].split()) == "predictor hit@1 hit@5 hit@1 hit@5 per hit ms ms calls tokens"
     for name, line in zip(NAMES, lines[head + 1 :], strict=False):
         cells = line.split()
-        assert cells[:2] == [name, "none"]
-        assert len(cells) == 11
-    assert any(line.startswith("S@k: strict hit@k") for line in lines)
+        assert (cells[0], len(cells)) == (name, 10)
+    assert lines[2].startswith("Inconclusive, hybrid leads: ")
+    last = lines[lines.index("next:") + 1 :]
+    assert re.fullmatch(r"  hybrid vs local: about [\d,]+ questions on \d+ pages would decide", last[0])
+    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[1:])
+    assert len(last) == 4
+    print_summary(made, verbose=True)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert any(line.startswith("A strict hit contains") for line in lines)
     assert any(line.startswith("pageindex vs local: ") for line in lines)
+    assert any("half hit@5" in line for line in lines)
 
 
 def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
-    print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0))
+    run = make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0)
+    print_summary(run)
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line]) == 11
-    assert [line for line in lines if line.startswith(long)] == [lines[6], lines[10], lines[13]]
-    assert lines[13].startswith(f"{long} vs local: ")
+    assert [line for line in lines if line.startswith(long)] == [lines[7]]
+    print_summary(run, verbose=True)
+    verdict = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{long} vs local: ")]
+    assert len(verdict) == 1
 
 
 def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +81,7 @@ def test_verdicts_are_colored_and_winners_bold_only_on_a_terminal(
     print_summary(made)
     assert "\x1b" not in capsys.readouterr().out
     wide(monkeypatch, 80)
-    print_summary(made)
+    print_summary(made, verbose=True)
     out = capsys.readouterr().out
     assert "poor vs local: \x1b[1;31mworse\x1b[0m." in out
     assert "\x1b[1mlocal" in out

@@ -1,0 +1,120 @@
+"""What a finished run prints, and the short names of runs and questions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.made_runs import Planned, make_questions, make_run
+
+from branchrank.records import Question, Retrieval
+from branchrank.report.losses import misses
+from branchrank.runs.run import RunData
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunData:
+    monkeypatch.chdir(tmp_path)
+    return make_run(tmp_path, [Planned("local", 0.5), Planned("hybrid", 0.55), Planned("grep", 0.5)])
+
+
+def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
+    done = invoke("show", "latest")
+    lines = done.stdout.splitlines()
+    verdict = next(line for line in lines if line.startswith("Inconclusive"))
+    assert len(verdict.split()) <= 30
+    place = lines.index("next:")
+    decides = re.fullmatch(
+        r"  hybrid vs local: (about [\d,]+ questions on \d+ pages would decide)", lines[place + 1]
+    )
+    assert decides
+    for line in lines[place + 2 : -1]:
+        assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
+        assert f"{line.split()[-1]}: where does kettle" in invoke(*shlex.split(line)[1:]).stdout
+    assert lines[-1] == f"report: reports/{made.directory.name}/report.html"
+    assert invoke("report", "latest").exit_code == 0
+    texts = [invoke(*words).stdout for words in (("power", "--run", "latest"), ("compare", "latest"))]
+    texts.append((made.directory / "report.md").read_text(encoding="utf-8"))
+    assert all(decides[1] in text.replace("About", "about") for text in texts)
+    more = invoke("show", "latest", "--verbose").stdout
+    assert "half hit@5" not in done.stdout
+    assert "half hit@5" in more
+
+
+def test_the_misses_are_those_that_most_other_systems_find(made: RunData) -> None:
+    best, others = "hybrid", ("local", "grep")
+    values = {
+        (name, depth): made.scores.per_question(name, made.measure(f"strict_hit@{depth}"))
+        for name in made.predictors
+        for depth in (1, 5)
+    }
+    for key in misses(made, best):
+        assert values[best, 5][key] == 0
+        assert all(values[name, 5][key] == 1 for name in others)
+
+
+def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) -> None:
+    name = made.directory.name
+    for given in ("latest", name[:9], name, f"reports/{name[:9]}", str(made.directory)):
+        assert invoke("explain", given, "q0007").stdout.startswith("q0007: ")
+    assert invoke("explain", "latest", "q000").stderr.endswith(
+        "fix: choose one of q0000, q0001, q0002, q0003, q0004\n"
+    )
+    made_later = make_run(tmp_path, [Planned("local", 0.5)], make_questions(3), experiment="later").directory
+    assert invoke("show", "latest").stdout.startswith("Pilot: later, 3 questions")
+    assert f"2 runs start with '{name[:8]}': " in invoke("show", name[:8]).stderr
+    assert invoke("show", "nothing").exit_code == 3
+    assert (
+        "has no interrupted run" in invoke("resume", "latest").stderr
+        or invoke("resume", "latest").exit_code == 3
+    )
+    pair = invoke("gate", "latest", "--baseline", made_later.name)
+    assert pair.stdout.startswith("pass: local: ")
+    assert invoke("datasets", "a=latest").exit_code == invoke("datasets", made_later).exit_code
+    for words in (
+        ("report", "latest"),
+        ("verify", "latest"),
+        ("advise", "latest"),
+        ("export-trec", "latest", "--output", "trec"),
+    ):
+        assert invoke(*words).exit_code == 0
+
+
+def test_power_on_few_correlated_pages_has_a_way_on(tmp_path: Path) -> None:
+    """Both pages are all wins or all losses, so that the correlation is 1."""
+
+    class Pages(Planned):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            share = float((question.gold[0].source_file == "page-0.md") == (self.name == "local"))
+            return Planned(self.name, share).predict(question, k)
+
+    run = make_run(tmp_path, [Pages("local", 1), Pages("new", 1)], make_questions(40, per_page=20))
+    done = invoke("power", "--run", run.directory)
+    assert "correlation 1.00" in done.stdout
+    assert '"none": no difference is detectable. Try more questions (--questions), more pages' in done.stdout
+    more = invoke("power", "--run", run.directory, "--sources", 100, "--icc", 0.1, "--questions", 200)
+    assert "none" not in more.stdout
+
+
+def test_export_says_that_ndcg_differs(made: RunData) -> None:
+    done = invoke("export-trec", "latest", "--output", "trec")
+    assert "nDCG of these files differs from the report" in done.stderr
+    assert "nDCG" not in done.stdout
+
+
+def test_counts_of_one_have_a_singular_verb(tmp_path: Path) -> None:
+    run = make_run(tmp_path, questions=make_questions(23, unanswerable=1), latency_sample=0)
+    assert invoke("report", run.directory).exit_code == 0
+    text = (run.directory / "report.md").read_text(encoding="utf-8")
+    assert "1 of 24 questions has no answer in the corpus" in text
+    assert "\\+" not in text
+
+
+@pytest.mark.parametrize("verb", ["questions", "beir"])
+def test_summaries_of_subcommands_are_whole_sentences(verb: str) -> None:
+    done = invoke(verb, "-h")
+    assert done.stdout.count("...") == 1  # in the usage
+    assert done.stdout.rstrip().endswith(".")
