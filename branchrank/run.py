@@ -120,11 +120,13 @@ class Run:
     def print(self, *, verbose: bool = False) -> None:
         """Print the verdict, the table and the next steps, as ``branchrank show`` does.
 
-        With ``verbose``, also print each comparison, and the rates by gold level and for half and full hits.
+        With ``verbose``, first print each comparison, and the rates by gold level and for half and full hits.
         """
-        from branchrank.report.terminal import print_summary
+        from branchrank.report.terminal import print_details, print_summary
 
-        print_summary(self.data, verbose=verbose)
+        if verbose:
+            print_details(self.data)
+        print_summary(self.data)
 
     def where(self, *conditions: str) -> Run:
         """Return the run restricted to the questions in a slice.

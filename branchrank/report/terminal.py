@@ -95,32 +95,34 @@ def output() -> Console:
     return console if console.is_terminal else PipedConsole(width=PIPE_WIDTH)
 
 
-def print_summary(run: RunData, *, verbose: bool = False) -> None:
+def print_details(run: RunData) -> None:
+    """Print the hit rates by gold level and for half and full hits, the comparisons and a legend."""
+    console = output()
+    for table in rates_tables(run):
+        say(console, f"{table.caption}:", style="dim")
+        print_table(console, table)
+        console.print()
+    for each in run.judgment.comparisons:
+        console.print(_verdict(each))
+    say(console, " ".join(scoring_words(run)), style="dim")
+    console.print()
+
+
+def print_summary(run: RunData) -> None:
     """Print the verdict with its warnings, a table, and what to do next.
 
-    With ``verbose``, also print the rest of the recommendation, the tables of rates, the comparisons and
-    a legend. The output fits in 80 columns. Colors are used if the output goes to a terminal and NO_COLOR is
-    not set.
+    The output fits in 80 columns. Colors are used if the output goes to a terminal and NO_COLOR is not set.
     """
     console = output()
     found = recommended(run)
     say(console, title(run), style="bold")
     console.print()
-    console.print(Text(" ").join(map(_text, found.text if verbose else found.text[:2])))
+    console.print(Text(" ").join(map(_text, found.text[:2])))
     for caution in cautions(run):
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
     print_table(console, summary_table(run))
     console.print()
-    if verbose:
-        for table in rates_tables(run):
-            say(console, f"{table.caption}:", style="dim")
-            print_table(console, table)
-            console.print()
-        for each in run.judgment.comparisons:
-            console.print(_verdict(each))
-        say(console, " ".join(scoring_words(run)), style="dim")
-        console.print()
     say(console, "next:", style="bold")
     if found.open is not None:
         pair = f"{found.open.candidate} vs {found.open.baseline}"

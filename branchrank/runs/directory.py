@@ -277,7 +277,7 @@ def find_run(run: Path, status: str = "finished") -> Path:
     by_time = sorted(records, key=lambda path: (path.parent.name[:16], path.stat().st_mtime_ns))
     found = [path.parent for path in by_time]
     if run == Path(LATEST):
-        newest = (path for path in reversed(found) if _listed(path).status == status)
+        newest = (path for path in reversed(found) if list_run(path).status == status)
         return next(newest, run)
     begun = [path for path in found if path.name.startswith(run.name)]
     if len(begun) > 1:

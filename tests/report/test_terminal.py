@@ -10,7 +10,7 @@ from rich.console import Console
 from support.made_runs import Planned, make_run
 
 from branchrank.report import terminal
-from branchrank.report.terminal import print_summary
+from branchrank.report.terminal import print_details, print_summary
 
 NAMES = ("local", "pageindex", "hybrid")
 
@@ -44,7 +44,7 @@ def test_every_number_fits_into_80_columns(
     assert re.fullmatch(r"  hybrid vs local: about [\d,]+ questions on \d+ pages would decide", last[0])
     assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[1:])
     assert len(last) == 4
-    print_summary(made, verbose=True)
+    print_details(made)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert any(line.startswith("A strict hit contains") for line in lines)
     assert any(line.startswith("pageindex vs local: ") for line in lines)
@@ -60,7 +60,7 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line]) == 11
     assert [line for line in lines if line.startswith(long)] == [lines[7]]
-    print_summary(run, verbose=True)
+    print_details(run)
     verdict = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{long} vs local: ")]
     assert len(verdict) == 1
 
@@ -81,7 +81,8 @@ def test_verdicts_are_colored_and_winners_bold_only_on_a_terminal(
     print_summary(made)
     assert "\x1b" not in capsys.readouterr().out
     wide(monkeypatch, 80)
-    print_summary(made, verbose=True)
+    print_details(made)
+    print_summary(made)
     out = capsys.readouterr().out
     assert "poor vs local: \x1b[1;31mworse\x1b[0m." in out
     assert "\x1b[1mlocal" in out
