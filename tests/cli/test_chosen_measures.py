@@ -27,7 +27,7 @@ def made(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_chosen_measure_is_in_every_table(made: Path) -> None:
-    shown = invoke("show", made).stdout
+    shown, brief = invoke("show", made, "--verbose").stdout, invoke("show", made).stdout
     text = (made / "report.md").read_text(encoding="utf-8")
     page = (made / "report.html").read_text(encoding="utf-8")
     frame = Run.load(made).summary
@@ -36,6 +36,7 @@ def test_every_chosen_measure_is_in_every_table(made: Path) -> None:
         for row in table(made / "summary.csv"):
             assert f"{float(row[name]):.3f} (few pages)" in text
             assert f"{float(row[name]):.3f} (few pages)" in shown
+            assert f" {float(row[name]):.3f} " in brief
             assert row[f"{name}_low"] == ""
         for told in (shown, text, page):
             assert spoken in told
