@@ -10,7 +10,8 @@
    without an LLM always counts as cheaper than a leader that uses an LLM, and never the reverse. If both
    systems use an LLM, or neither does, the rival counts as cheaper if its median latency is less than half
    the leader's and at least 50 ms lower.
-4. If no rival is cheaper, the leader is recommended if it is equivalent to every rival that it does not beat.
+4. If no rival is cheaper, the leader is recommended if it is equivalent to every rival that it does not beat,
+   or has the same hits.
    If it is the baseline, it is enough to exclude that it is worse by delta or more. In all other cases, the
    result is inconclusive, and the text only names the leader.
 """
@@ -32,11 +33,9 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.warnings import failures
 from branchrank.runs.words import (
-    NO_INTERVAL,
     change,
-    confidence,
-    gap_between,
     interval,
+    interval_words,
     is_share,
     margin,
     milliseconds,
@@ -135,9 +134,8 @@ def recommended(run: RunData) -> Recommended:
     if cheaper:
         # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
         rival = min(cheaper, key=lambda each: (not each.excludes_gain, each.difference))
-        if rival.excludes_gain:
-            return Recommended(_cheaper(run, leader, rival), rival.baseline)
-        return Recommended(_maybe_cheaper(run, leader, rival), leader, rival)
+        shown = (rival.baseline, None) if rival.excludes_gain else (leader, rival)
+        return Recommended(_cheaper(run, leader, rival), *shown)
     undecided = [each for each in unsettled if not _is_settled(run, each)]
     return Recommended(_tie(run, leader, rivals, undecided), leader, undecided[0] if undecided else None)
 
@@ -177,7 +175,7 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     likely = ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
-    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", *_details(run, name), why)
+    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", f"Cost: {_cost(row)}.", why)
 
 
 def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
@@ -185,21 +183,14 @@ def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ..
     over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
         over += f" and {plural(others, 'other')}"
-    more = (
-        *_details(run, name, closest.baseline),
-        *_not_inferior(run, name),
-        *_uncompared(run, name, rivals),
-    )
-    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}.", *more)
-
-
-def _uncompared(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
-    """Return a sentence that lists the systems with which the winner was not compared."""
+    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
+    more = [cost, *_not_inferior(run, name)]
     compared = {name, *(each.baseline for each in rivals)}
-    others = [each for each in run.predictors if each not in compared]
-    if not others:
-        return ()
-    return (f"It was not compared with {', '.join(others)}; --all-pairs compares every pair of systems.",)
+    if rest := [each for each in run.predictors if each not in compared]:
+        more.append(
+            f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
+        )
+    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}.", *more)
 
 
 def _is_settled(run: RunData, each: Comparison) -> bool:
@@ -219,36 +210,26 @@ def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comp
         more.append(f"Better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}.")
     lead = f"Inconclusive, {name} leads:" if undecided else f"{_verb(run)} {name}:"
     verdict = f"{_found(run, name)}, {_unclear(closest)}."
-    return (Styled(lead), verdict, *more, *_details(run, name, closest.baseline))
+    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
+    return (Styled(lead), verdict, *more, cost)
 
 
 def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
-    """Recommend the cheaper system, since a loss of delta or more is excluded."""
-    cheap, dear = run.summary_row(rival.baseline), run.summary_row(leader)
+    """Recommend the cheaper system if a loss of delta or more is excluded, and otherwise name it."""
+    name, cheap, dear = rival.baseline, run.summary_row(rival.baseline), run.summary_row(leader)
     price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
-    gain = f"less than {margin(rival.delta, rival.measure)}"
-    if rival.identical:
-        gain = "identical hits"
-    return (
-        Styled(f"{_verb(run)} {rival.baseline}:"),
-        f"{_found(run, rival.baseline)}; {leader} costs {price} for {gain}.",
-        f"{leader} scored {_score(run, leader)} ({_difference(rival)}).",
-        f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).",
-    )
-
-
-def _maybe_cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
-    """Name a cheaper system that may lose too much."""
-    cheap, most = rival.baseline, "an unknown amount"
-    if rival.ci_high is not None:
-        most = size(rival.ci_high, rival.measure)
-    return (
+    gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
+    most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
+    verdict: tuple[Cell, ...] = (
         Styled("Inconclusive:"),
-        f"{cheap} costs less than {leader} and may lose up to {most}.",
+        f"{name} costs less than {leader} and may lose up to {most}.",
         _open(rival),
-        f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {cheap} {_score(run, cheap)}.",
-        f"Cost: {_cost(run.summary_row(cheap))} ({leader}: {_cost(run.summary_row(leader))}).",
     )
+    if rival.excludes_gain:
+        text = f"{_found(run, name)}; {leader} costs {price} for {gain}."
+        verdict = (Styled(f"{_verb(run)} {name}:"), text)
+    scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
+    return (*verdict, scored, f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).")
 
 
 def _verb(run: RunData) -> str:
@@ -265,16 +246,6 @@ def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
         return False
     saved = dear.latency_p50_ms - cheap.latency_p50_ms
     return saved >= _NOTICED_MS and dear.latency_p50_ms > 2 * cheap.latency_p50_ms
-
-
-def _details(run: RunData, name: str, rival: str = "") -> tuple[Cell, ...]:
-    """Return sentences with a system's score at each gold level, if there are two, and its cost."""
-    apart = {level: part for level, part in run.by_gold.items() if part is not run}
-    gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
-    levels = ", ".join(f"{_found(part, name)} {gold[level]}" for level, part in apart.items())
-    row = run.summary_row(name)
-    cost = f"Cost: {_cost(row, against=run.summary_row(rival) if rival else None)}."
-    return (f"By gold: {levels}.", cost) if levels else (cost,)
 
 
 def _found(run: RunData, name: str) -> str:
@@ -298,11 +269,10 @@ def _difference(rival: Comparison) -> str:
     """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``."""
     if rival.identical:
         return "identical hits"
-    level, _, adjusted = confidence(rival).partition(" adjusted")
-    words = (
-        f"{'adjusted ' * bool(adjusted)}{level}: {gap_between(rival.ci_low, rival.ci_high, rival.measure)}"
-    )
-    return f"{change(rival.difference, rival.measure)}, {words if rival.ci_low is not None else NO_INTERVAL}"
+    level, _, adjusted = interval_words(rival).partition(" adjusted")
+    bounds = adjusted.partition(" comparisons")[2]
+    words = f"adjusted {level}{bounds}" if adjusted else level
+    return f"{change(rival.difference, rival.measure)}, {words}"
 
 
 def _open(rival: Comparison) -> str:

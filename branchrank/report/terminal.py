@@ -13,7 +13,6 @@ from rich.text import Text
 
 from branchrank.io.printable import safe
 from branchrank.io.table import Cell, Styled, Table, plain_cell, table_of
-from branchrank.measures.verdicts import Comparison
 from branchrank.records import NOT_REPORTED
 from branchrank.report.content import heading
 from branchrank.report.losses import misses
@@ -31,21 +30,12 @@ from branchrank.runs.words import (
     opening,
     score,
     sentence,
-    verdict_words,
 )
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
 PIPE_WIDTH = 400
 #: The minimum width of the column for predictor names.
 _FOLDED = 10
-
-_VERDICT_STYLES = {
-    "better": "bold green",
-    "worse": "bold red",
-    "equivalent within delta": "bold cyan",
-    "inconclusive": "bold",
-    "too few questions to tell": "bold",
-}
 
 
 def title(run: RunData) -> str:
@@ -102,8 +92,8 @@ def print_details(run: RunData) -> None:
         say(console, f"{table.caption}:", style="dim")
         print_table(console, table)
         console.print()
-    for each in run.judgment.comparisons:
-        console.print(_verdict(each))
+    for line in verdicts(run):
+        say(console, line)
     say(console, " ".join(scoring_words(run)), style="dim")
     console.print()
 
@@ -164,15 +154,6 @@ def print_table(console: Console, table: Table, *, gap: int = 1) -> None:
         for row in texts:
             printed.add_row(*(row[place] for place in (*range(table.labels), *part)))
         console.print(printed)
-
-
-def _verdict(comparison: Comparison) -> Text:
-    """Return the colored verdict of a comparison, and a sentence with its numbers."""
-    verdict = verdict_words(comparison)
-    names = opening(comparison).removesuffix(f"{verdict}.")
-    return Text.assemble(
-        safe(names), (verdict, _VERDICT_STYLES[comparison.verdict]), f". {safe(sentence(comparison))}"
-    )
 
 
 def _text(cell: Cell) -> Text:

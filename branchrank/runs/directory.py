@@ -269,7 +269,7 @@ def find_run(run: Path, status: str = "finished") -> Path:
 
     Raises :class:`UsageError` if several runs start with ``run``.
     """
-    if run.exists():
+    if os.path.exists(run):
         return run
     folders = RUN_FOLDERS if run == Path(run.name) else [run.parent]
     records = (path for each in folders for path in each.glob(f"*/{RUN_JSON}"))

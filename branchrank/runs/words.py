@@ -12,7 +12,6 @@ NOTHING = "–"
 MINUS = "−"
 #: Printed in place of an interval that can't be computed.
 FEW_PAGES = "few pages"
-NO_INTERVAL = f"no interval: {FEW_PAGES}"
 
 
 def percent(value: float | None) -> str:
@@ -181,7 +180,7 @@ def _ratio(value: float) -> str:
 def interval_words(comparison: Comparison) -> str:
     """Format the interval of a difference, with its confidence level."""
     if comparison.ci_low is None:
-        return NO_INTERVAL
+        return f"no interval: {FEW_PAGES}"
     return (
         f"{confidence(comparison)}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
     )

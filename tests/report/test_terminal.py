@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support.made_runs import Planned, make_run
+from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.report import terminal
 from branchrank.report.terminal import print_details, print_summary
@@ -74,7 +74,7 @@ def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.Captur
     assert "[red]x[/red]" in out
 
 
-def test_verdicts_are_colored_and_winners_bold_only_on_a_terminal(
+def test_the_verdict_and_winners_are_bold_only_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0)
@@ -84,9 +84,12 @@ def test_verdicts_are_colored_and_winners_bold_only_on_a_terminal(
     print_details(made)
     print_summary(made)
     out = capsys.readouterr().out
-    assert "poor vs local: \x1b[1;31mworse\x1b[0m." in out
+    assert "\x1b[1mUse local:\x1b[0m" in out
     assert "\x1b[1mlocal" in out
     assert "\x1b[1mpoor" not in out
+    pilot = make_run(tmp_path, questions=make_questions(9), latency_sample=0)
+    print_summary(pilot)
+    assert "\x1b[33mWarning: This is a pilot" in capsys.readouterr().out
     monkeypatch.setenv("NO_COLOR", "1")
-    print_summary(made)
+    print_summary(pilot)
     assert not re.search(r"\x1b\[[\d;]*3\dm", capsys.readouterr().out)
