@@ -23,7 +23,8 @@
    of all pages could be lost whole and have at most the observed share in 10% of the samples
    (:func:`~branchrank.measures.intervals.pages_lost`), and if these losses could cost the whole difference.
    ``equivalent within delta`` requires that fewer than ``delta`` of the pages could be lost whole, by either
-   system, and have at most the observed share in a fraction of alpha / 2 of the samples.
+   system, and have at most the observed share in a fraction of alpha / 2 of the samples. A verdict that texts
+   without a place in the corpus could undo is also replaced (:mod:`branchrank.runs.comparisons`).
 5. Over several datasets (:func:`compare_strata`), the difference is the mean of the datasets' mean
    differences, so that every dataset has the same weight. The test is a sign-flip test by page, stratified by
    dataset: the sum of a page's differences is divided by (number of datasets * number of questions in the
@@ -140,8 +141,10 @@ class Comparison(Record, frozen=True, kw_only=True):
     differ. ``unseen`` is the difference that rare pages could undo (step 4), or 0 if the adjusted p is at
     least alpha or these pages are at most ``delta``. ``rare_losses`` and ``rare_wins`` are the largest shares
     of pages that the candidate and the baseline may lose whole. ``identical`` is true if both systems
-    returned the same hits. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hit rates) and
-    ``d_z`` (for other measures) are effect sizes (:mod:`branchrank.measures.intervals`).
+    returned the same hits. ``unplaced`` is the largest rise of a mean if texts without a place in the corpus
+    were gold, or 0 if this could not change a conclusion. ``odds_ratio`` with its bounds ``odds_low`` and
+    ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
+    (:mod:`branchrank.measures.intervals`).
 
     In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
     counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
@@ -183,6 +186,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     d_z: float | None = None
     differences: tuple[float, ...] = ()
     identical: bool = False
+    unplaced: float = 0.0
 
     @property
     def differing(self) -> int:
@@ -198,14 +202,20 @@ class Comparison(Record, frozen=True, kw_only=True):
     def excludes_loss(self) -> bool:
         """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
         return self.identical or (
-            self.ci_low is not None and self.ci_low > -self.delta and self.rare_losses < self.delta
+            self.ci_low is not None
+            and self.ci_low > -self.delta
+            and self.rare_losses < self.delta
+            and not self.unplaced
         )
 
     @property
     def excludes_gain(self) -> bool:
         """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
         return self.identical or (
-            self.ci_high is not None and self.ci_high < self.delta and self.rare_wins < self.delta
+            self.ci_high is not None
+            and self.ci_high < self.delta
+            and self.rare_wins < self.delta
+            and not self.unplaced
         )
 
     @property
@@ -217,7 +227,9 @@ class Comparison(Record, frozen=True, kw_only=True):
         no question differs, they are those that exclude a difference of delta if no new question differs. The
         interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
         """
-        if not self.delta or self.identical or self.differences or (self.ci_high is None and self.differing):
+        if not self.delta or self.identical or self.differences or self.unplaced:
+            return None
+        if self.ci_high is None and self.differing:
             return None
         needed = self.questions_needed or 0
         if not self.differing:

@@ -170,12 +170,30 @@ def compare_scored(
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
     found = compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
+    gains = {name: scores.unplaced_gain(name, measure) for name in values}
     return tuple(
-        each
+        _with_unplaced(each, gains[each.baseline], gains[each.candidate])
         if each.differing
         else replace(each, identical=scores.hits(each.baseline) == scores.hits(each.candidate))
         for each in found
     )
+
+
+def _with_unplaced(found: Comparison, baseline: float, candidate: float) -> Comparison:
+    """Withdraw a verdict that depends on texts without a place in the corpus, which count as misses.
+
+    ``baseline`` and ``candidate`` are by how much each mean could rise if such texts were the gold.
+    """
+    low, high = found.difference - baseline, found.difference + candidate
+    undone = (
+        (found.verdict == "better" and low <= 0)
+        or (found.verdict == "worse" and high >= 0)
+        or (found.verdict == "equivalent within delta" and max(-low, high) >= found.delta)
+    )
+    most = max(baseline, candidate)
+    if not undone and most < found.delta:
+        return found
+    return replace(found, verdict="inconclusive" if undone else found.verdict, unplaced=most)
 
 
 def winner_of(comparisons: Sequence[Comparison], baselines: Sequence[str]) -> str | None:

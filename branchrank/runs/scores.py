@@ -17,7 +17,7 @@ from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
 from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.measures.measures import NamedMeasure, mean, named_measure
-from branchrank.records import Hit, Question, Record, Span
+from branchrank.records import UNPLACED, Hit, Question, Record, Span
 from branchrank.runs.rows import Row
 
 STANDARD = (
@@ -90,6 +90,34 @@ class Scores:
                 for question_id in self.answerable
             }
         return self._values[key]
+
+    def unplaced_gain(self, predictor: str, measure: NamedMeasure) -> float:
+        """Return by how much the mean could rise if each question's first text without a place were gold."""
+        gains = []
+        for question_id, value in self.per_question(predictor, measure).items():
+            rows = self.rows_of(predictor, question_id)
+            if any(row.missing or row.ambiguous for row in rows):
+                gains.append(mean([self._value_if_placed(row, measure) for row in rows]) - value)
+        return sum(max(0.0, gain) for gain in gains) / max(1, len(self.answerable))
+
+    def _value_if_placed(self, row: Row, measure: NamedMeasure) -> float:
+        place = next((place for place, hit in enumerate(row.hits) if hit.source == UNPLACED), None)
+        if place is None:
+            return self.value(row, measure)
+        gold = self.questions[row.question_id].gold[0]
+        first, last = (gold.span.line_start, gold.span.line_end) if gold.span else (1, 1)
+        found = msgspec.structs.replace(
+            row.hits[place],
+            source=gold.source_file,
+            line_start=first,
+            line_end=last,
+            gain=gold.relevance or 2,
+            gold=0,
+            page=0,
+        )
+        return self.value(
+            msgspec.structs.replace(row, hits=(*row.hits[:place], found, *row.hits[place + 1 :])), measure
+        )
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
         """Return the measure's value for one row."""

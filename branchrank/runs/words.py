@@ -188,6 +188,9 @@ def interval_words(comparison: Comparison) -> str:
 
 def open_question(comparison: Comparison) -> str:
     """Say why a comparison without a clear verdict is open, and how many questions would decide."""
+    if comparison.unplaced and not comparison.is_significant:
+        within = size(comparison.unplaced, comparison.measure)
+        return f"inconclusive; placing the texts without a place could raise a mean by {within}"
     if comparison.unseen:
         within = size(comparison.unseen, comparison.measure)
         why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
@@ -213,6 +216,11 @@ def deciding(comparison: Comparison) -> str:
 
 def _what_would_settle(comparison: Comparison) -> str:
     n = comparison.n
+    if comparison.unplaced:
+        most = size(comparison.unplaced, comparison.measure)
+        return (
+            f"Texts without a place in the corpus count as misses; placing them could raise a mean by {most}."
+        )
     if comparison.ci_low is None:
         found = f"The {n:,} questions are on too few pages to tell"
     elif comparison.mde is None:

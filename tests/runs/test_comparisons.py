@@ -7,13 +7,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.made_runs import Planned, luck, make_questions, make_run
+from support.made_runs import Planned, luck, make_questions, make_run, run_of
 
 from branchrank.errors import UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval
+from branchrank.measures.matching import JudgedHit
 from branchrank.measures.measures import named_measure
 from branchrank.measures.significance import holm
+from branchrank.records import UNPLACED
 from branchrank.report.blocks import markdown
 from branchrank.report.content import report_content
 from branchrank.report.result import result
@@ -210,3 +212,28 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert (set(local.won), local.lost) == (won, ())
     [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
+
+
+def without_place(hit: JudgedHit) -> JudgedHit:
+    return msgspec.structs.replace(hit, source=UNPLACED, gold=None, page=None, gain=0)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.2, "worse"), (0.9, "inconclusive")])
+def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
+    tmp_path: Path, share: float, verdict: str
+) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.9), Planned("pipeline", 0.1)), latency_sample=0)
+    lost = {f"q{number:04}" for number in range(round(60 * share))}
+    rows = [
+        msgspec.structs.replace(row, missing=5, hits=tuple(map(without_place, row.hits)))
+        if row.predictor == "pipeline" and row.question_id in lost
+        else row
+        for row in made.rows
+    ]
+    run = run_of(rows, made.asked)
+    [found] = run.judgment.comparisons
+    assert found.verdict == verdict
+    assert bool(found.unplaced)
+    assert found.excludes_gain is False
+    told = markdown(report_content(run))
+    assert ("could raise a mean by" in told) == (verdict == "inconclusive")
