@@ -113,14 +113,14 @@ def print_summary(run: RunData) -> None:
     console.print()
     print_table(console, summary_table(run))
     console.print()
-    say(console, "next:", style="bold")
+    place, steps = _place(run.directory), []
     if found.open is not None:
-        pair = f"{found.open.candidate} vs {found.open.baseline}"
-        say(console, f"  {pair}: {deciding(found.open) or 'write questions about more pages'}")
-    place = _place(run.directory)
-    for key in misses(run, found.system):
-        command = f"  branchrank explain {place} {shlex.quote(short_id(run, key))}"
-        console.print(Text(safe(command)), soft_wrap=True)  # a command that is wrapped can't be copied
+        pair = sorted((found.open.candidate, found.open.baseline), key=run.judgment.baselines.__contains__)
+        steps = [f"{' vs '.join(pair)}: {deciding(found.open) or 'write questions about more pages'}"]
+    keys = misses(run, found.system)
+    steps += [f"branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
+    for line in ["next:", *(f"  {step}" for step in steps)] if steps else ():
+        console.print(Text(safe(line)), soft_wrap=True)  # a command that is wrapped can't be copied
 
 
 def _place(directory: Path) -> str:
