@@ -6,10 +6,13 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
+from support.worlds import make_index
 
+from branchrank.questions.question_files import EXAMPLE
 from branchrank.records import Question, Retrieval
 from branchrank.report.losses import misses
 from branchrank.runs.run import RunData
@@ -105,12 +108,24 @@ def test_export_says_that_ndcg_differs(made: RunData) -> None:
     assert "nDCG" not in done.stdout
 
 
-def test_counts_of_one_have_a_singular_verb(tmp_path: Path) -> None:
-    run = make_run(tmp_path, questions=make_questions(23, unanswerable=1), latency_sample=0)
+def test_words_and_signs_of_a_report_are_plain(tmp_path: Path) -> None:
+    """A count of one has a singular verb, and neither a backtick nor a sign is escaped."""
+    first, *others = make_questions(23, unanswerable=1)
+    asked = [msgspec.structs.replace(first, extra={EXAMPLE: True}), *others]
+    run = make_run(tmp_path, questions=asked, latency_sample=0)
     assert invoke("report", run.directory).exit_code == 0
     text = (run.directory / "report.md").read_text(encoding="utf-8")
     assert "1 of 24 questions has no answer in the corpus" in text
+    assert "Warning: 1 of 24 questions is an example of branchrank init;" in text
     assert "\\+" not in text
+    assert "\\`" not in text
+
+
+def test_a_line_that_is_cut_ends_with_an_ellipsis(tmp_path: Path) -> None:
+    make_index(tmp_path, {"long.md": f"# Long\n\n{'kettle ' * 40}\n"})[0].close()
+    shown = invoke("retrieve", "--data-dir", tmp_path / "data", "kettle").stdout
+    [line] = [line for line in shown.splitlines() if line.startswith("    kettle kettle")]
+    assert (len(line), line[-1]) == (104, "…")
 
 
 @pytest.mark.parametrize("verb", ["questions", "beir"])
