@@ -6,7 +6,7 @@
 2. Run ``branchrank demo``.
 3. Run ``branchrank init`` on a folder of documents (a copy of this documentation).
 4. Write five questions with ``branchrank questions add``, and delete the three example questions.
-5. Run ``branchrank run``, whose output ends with a verdict on each compared system.
+5. Run ``branchrank run``, whose output starts with the verdict.
 
 The page contains the commands, their output, and how long each step takes (in seconds).
 """
@@ -39,7 +39,7 @@ QUESTIONS = (
         "| no LLM, and an embedding model that",
     ),
 )
-LINES_SHOWN = 14
+LINES_SHOWN = 24
 HEAD = """\
 # From installation to a verdict, with times
 
