@@ -92,7 +92,14 @@ class Places:
         ``plain`` is kept if it consists of words of the lines, in the same order, and has at least half of
         them.
         """
-        lines = self._lines_of(hit.source)
+        try:
+            lines = self._lines_of(hit.source)
+        except BranchRankError:
+            # Loaders store longer paths, and paths relative to the working directory.
+            if not (source := self.locator.source_of(hit.source)):
+                raise
+            hit = msgspec.structs.replace(hit, source=source)
+            lines = self._lines_of(source)
         if hit.line_end > len(lines):
             raise BranchRankError(
                 f"lines {hit.line_start}-{hit.line_end} of {hit.source} do not exist, because the document "

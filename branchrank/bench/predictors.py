@@ -164,7 +164,7 @@ class ClassPredictor(Untraced):
         """Call the method ``retrieve``."""
         returned = self.wrapped.retrieve(question.question, k)
         found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
-        if not isinstance(found, Iterable):
+        if not isinstance(found, Iterable) or isinstance(found, str):
             raise self._wrong(f"{type(found).__name__}, not a list of branchrank.records.Hit")
         hits: list[Hit | Passage] = []
         for hit in found:

@@ -132,6 +132,8 @@ class Locator:
         source = self.source_of(passage.source)
         found = self._index.occurrences(words, self._index.bounds(source))
         places = self._verbatim(words, found, [(0, 0)], source)
+        if places and len(words) < RUN and not source:
+            return "ambiguous"  # one or two words say nothing about where they are from
         contiguous = bool(places)
         if not places and len(words) > RUN:
             title = len(self._index.of(passage.text.lstrip().partition("\n")[0]))

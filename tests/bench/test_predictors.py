@@ -229,11 +229,14 @@ def test_texts_without_lines_are_placed_in_the_corpus(
     def texts(query: str, k: int) -> list[object]:
         return ["Coffee is ground in the mill of the house.", Passage(text=RIGHT, source="/srv/docs/" + PAGE)]
 
+    def longer(query: str, k: int) -> list[object]:
+        return [Passage(text=RIGHT, source=f"docs/{PAGE}", line_start=10, line_end=12)]
+
     def first(query: str, k: int) -> list[object]:
         return [RIGHT, "Every word here is from nowhere at all."]
 
     endpoint.answer = lambda body: hits({"text": RIGHT, "line_start": None})
-    predictors = [texts, first, ApiPredictor(endpoint.url)]
+    predictors = [texts, longer, first, ApiPredictor(endpoint.url)]
     with Workspace.open(project / "data") as workspace:
         run = workspace.benchmark(predictors, questions=questions, latency_sample=1, reports=tmp_path)
         anchor = workspace.locate(RIGHT)
@@ -245,13 +248,14 @@ def test_texts_without_lines_are_placed_in_the_corpus(
     spans = {name: [(hit.source, hit.line_start) for hit in row.hits] for name, row in rows.items()}
     assert spans == {
         "texts": [(UNPLACED, 1), (PAGE, 10)],
+        "longer": [(PAGE, 10)],
         "first": [(PAGE, 10), (UNPLACED, 2)],
         "api": [(PAGE, 10)],
     }
     frame = run.summary.set_index("predictor")
-    assert list(frame["strict_hit@1"]) == [0, 1, 1], "a text without a place holds its rank"
-    assert list(frame["missing_hits"]) == [1, 1, 0]
-    assert list(frame["lines_per_hit"]) == [3, 3, 3]
+    assert list(frame["strict_hit@1"]) == [0, 1, 1, 1], "a text without a place holds its rank"
+    assert list(frame["missing_hits"]) == [1, 0, 1, 0]
+    assert list(frame["lines_per_hit"]) == [3, 3, 3, 3]
     assert any("1 of 2 hits have no place" in text for text in cautions(run.data))
     assert run.verify().findings == ()
 

@@ -262,4 +262,4 @@ def test_only_test_questions_go_without_the_caution_about_tuning(
     words: tuple[Path, Path], project: Path, split: str, warned: bool
 ) -> None:
     words[0].write_text(f'split = "{split}"\n{words[0].read_text()}')
-    assert ("Scores on questions used for tuning" in run_words(words, questions_of(project))[1]) == warned
+    assert ("scores on questions used for tuning" in run_words(words, questions_of(project))[1]) == warned

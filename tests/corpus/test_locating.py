@@ -149,3 +149,9 @@ def test_huge_lines_take_linear_work(tmp_path: Path) -> None:
 def test_a_similarity_outside_of_its_range_is_refused() -> None:
     with pytest.raises(UsageError, match="not between"):
         Locator({}, 0.2)
+
+
+def test_one_or_two_words_are_ambiguous_without_a_source() -> None:
+    locator = Locator({"steps.md": ["Take it from the shelf."], "one.md": ["kettle"]})
+    assert locator.find(Passage(text="kettle")) == "ambiguous"
+    assert isinstance(locator.find(Passage(text="kettle", source="one.md")), Anchor)

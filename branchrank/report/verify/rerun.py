@@ -195,9 +195,13 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
 
 
 def _comparable(row: Row) -> dict[str, Any]:
-    """Return the parts of a row that a rerun must repeat, as JSON values."""
+    """Return the parts of a row that a rerun must repeat, as JSON values.
+
+    The ids of hits are left out, because other packages can make them anew in each process.
+    """
     calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
-    return {**msgspec.to_builtins(replace(row, error="", calls=())), "calls": calls}
+    hits = tuple(replace(hit, id="") for hit in row.hits)
+    return {**msgspec.to_builtins(replace(row, error="", calls=(), hits=hits)), "calls": calls}
 
 
 def _difference(then: Any, now: Any, place: str = "") -> str:
