@@ -36,7 +36,10 @@ _MAX_DEPTH = 50
 _MKDOCS = ("mkdocs.yml", "mkdocs.yaml")
 _SIDEBARS = ("sidebars.json", "sidebars.js", "sidebars.ts")
 _LISTS = ("SUMMARY.md", "_sidebar.md")
-_LIST_ITEM = re.compile(r"(\s*)(?:[-*+]|\d+[.)])\s+(?:\[[^\]]*\]\(<?([^()\s<>]*)>?[^()]*\))?")
+#: An item of a list, or a line that is only a link, such as a prefix chapter of mdBook.
+_LIST_ITEM = re.compile(
+    r"(\s*)(?:(?:[-*+]|\d+[.)])\s+|(?=\[[^\]]*\]\([^()]*\)\s*$))(?:\[[^\]]*\]\(<?([^()\s<>]*)>?[^()]*\))?"
+)
 _LITERAL = re.compile(r"(?:=|\bdefault\b)\s*(?=\{)")
 _JS_TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)|(\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z))|(:)", re.DOTALL

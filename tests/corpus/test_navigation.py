@@ -84,6 +84,14 @@ def test_pages_below_a_page_become_its_children(docs: Path, name: str, text: str
     ]  # fmt: skip
 
 
+def test_prefix_and_suffix_chapters_keep_their_place(docs: Path) -> None:
+    (docs / "SUMMARY.md").write_text("# Summary\n\n[Zoo](zoo.md)\n\n- [B](guide/b.md)\n\n[About](about.md)\n")
+    found, _ = tree(docs)
+    assert [each.strip() for each in found if each.strip() in ("zoo.md", "guide/b.md", "about.md")] == [
+        "zoo.md", "guide/b.md", "about.md",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
