@@ -151,7 +151,7 @@ def run(experiment: Path, reports: Path, **running: Any) -> None:
     """
     from branchrank.library import plan_from_experiment
 
-    if b"predictor" in experiment.read_bytes():
+    if experiment.is_file() and b"predictor" in experiment.read_bytes():
         import_from_here()
     plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
     run_and_report(plan, **running)

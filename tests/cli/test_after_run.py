@@ -121,11 +121,12 @@ def test_words_and_signs_of_a_report_are_plain(tmp_path: Path) -> None:
     assert "\\`" not in text
 
 
-def test_a_line_that_is_cut_ends_with_an_ellipsis(tmp_path: Path) -> None:
+def test_a_line_that_is_cut_ends_with_an_ellipsis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_index(tmp_path, {"long.md": f"# Long\n\n{'kettle ' * 40}\n"})[0].close()
+    monkeypatch.setenv("COLUMNS", "60")
     shown = invoke("retrieve", "--data-dir", tmp_path / "data", "kettle").stdout
     [line] = [line for line in shown.splitlines() if line.startswith("    kettle kettle")]
-    assert (len(line), line[-1]) == (104, "…")
+    assert (len(line), line[-1]) == (60, "…")
 
 
 @pytest.mark.parametrize("verb", ["questions", "beir"])
