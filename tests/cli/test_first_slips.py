@@ -246,3 +246,17 @@ def test_end_of_input_at_a_prompt_is_an_interruption(project: Path, tmp_path: Pa
     assert done.returncode == 130
     assert "interrupted" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_experiment_finds_a_module_in_the_working_directory(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("beside_it.py").write_text("class Empty:\n    def retrieve(self, query, k):\n        return ['']\n")
+    data = project / "data"
+    named = f"questions = '{data / 'benchmark' / 'questions.jsonl'}'\ndata_dir = '{data}'\n"
+    Path("own.toml").write_text(f"name = 'own'\n{named}[systems.mine]\npredictor = 'beside_it:Empty'\n")
+    done = invoke("run", "own.toml", "--reports", tmp_path / "reports")
+    assert done.exit_code == 0, done.output
+    assert "mine" in done.stdout

@@ -6,12 +6,14 @@ import re
 import shutil
 from itertools import combinations
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, make_project, write_lines
+from support.real_runs import OtherPages
 from support.refinished import refinish
 
 from branchrank import Workspace
@@ -44,7 +46,14 @@ def test_a_rerun_gives_the_same_answers(project: Path, run: Path) -> None:
     assert f"not rerun: mine: it calls {CLASS}; if you trust the run, add --trust" in result.output
 
 
-def test_the_class_of_a_trusted_run_is_run_again(project: Path, run: Path) -> None:
+def test_the_class_of_a_trusted_run_is_run_again(
+    project: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retrieve = OtherPages.retrieve
+    # Some packages make the ids of their documents anew in each process.
+    monkeypatch.setattr(
+        OtherPages, "retrieve", lambda *given: [replace(hit, id=uuid4().hex) for hit in retrieve(*given)]
+    )
     access = RunAccess(trust=True, data_dir=project / "data")
     done = Run.load(run).verify(rerun=100, access=access).rerun
     assert done is not None
