@@ -154,8 +154,6 @@ class LabelDesk:
         """
         run = self._run(given.run)
         with self._writing:
-            if content_digest(self._path) != given.version:
-                raise ChangedFileError(f"{self._path} has changed since the page read it")
             question = continued(tuple(run.asked.values()), self._path).get(given.question)
             if question is None or given.question not in run.asked:
                 raise UsageError(f"the run has no question {given.question!r}")
