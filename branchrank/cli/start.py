@@ -65,6 +65,8 @@ def init(folder: str | None, data_dir: Path) -> None:
     experiment.toml compares three systems. Existing files are not changed.
     """
     from branchrank import library
+    from branchrank.embedders.minilm import MODEL
+    from branchrank.index.workspace_folder import CONFIG
 
     try:
         made = library.init(folder, data_dir)
@@ -76,7 +78,8 @@ def init(folder: str | None, data_dir: Path) -> None:
     print_notes(made.notes)
     click.echo(safe(f"{made.documents} documents in {made.corpus}"))
     for path in made.written:
-        click.echo(safe(f"written: {path}"))
+        embedder = f" (embedder: {MODEL})" if path.name == CONFIG else ""
+        click.echo(safe(f"written: {path}{embedder}"))
     for path in made.kept:
         click.echo(safe(f"kept, already exists: {path}"))
     place = "" if data_dir == DEFAULT_DATA_DIR else f" --data-dir {shlex.quote(str(data_dir))}"

@@ -25,10 +25,7 @@ from branchrank.records import Record
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
-_REMEDY = (
-    "check the network connection, pass a local folder, or choose --embedder all-MiniLM-L6-v2, which needs "
-    "no model hub"
-)
+_REMEDY = f"{REMEDY}, pass a local folder, or check the network connection"
 
 
 class Module(Record, frozen=True, kw_only=True):

@@ -36,11 +36,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_files_are_written_and_the_examples_quote_real_lines() -> None:
     done = invoke("init")
     assert done.exit_code == 0, done.output
-    assert [line for line in done.output.splitlines() if line.startswith("written")] == [
-        f"written: {name}" for name in FILES
-    ]
+    written = [line[9:] for line in done.output.splitlines() if line.startswith("written: ")]
     config = tomllib.loads(Path(FILES[0]).read_text())
     assert config["index"] == {"embedder": "all-MiniLM-L6-v2"}
+    assert written == [f"{FILES[0]} (embedder: all-MiniLM-L6-v2)", *FILES[1:]]
     assert "nomic-ai/CodeRankEmbed" in Path(FILES[0]).read_text()
     questions = json_lines(Path("questions.jsonl"))
     assert [question["id"] for question in questions] == ["example-1", "example-2", "example-3"]

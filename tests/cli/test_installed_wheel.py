@@ -61,7 +61,10 @@ def branchrank(folder: Path, wheel: Path) -> Callable[..., Ran]:
 
 
 def test_the_wheel_has_the_sample_and_nothing_of_the_tests(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        [metadata] = [name for name in names if name.endswith(".dist-info/METADATA")]
+        description = archive.read(metadata).decode().partition("\n\n")[2]
     sample = {
         f"branchrank/sample/{path.relative_to(ROOT / 'data/sample').as_posix()}"
         for path in (ROOT / "data" / "sample").rglob("*")
@@ -70,6 +73,8 @@ def test_the_wheel_has_the_sample_and_nothing_of_the_tests(wheel: Path) -> None:
     assert sample <= names
     assert "branchrank/corpus/named.toml" in names
     assert not [name for name in names if name.startswith(("tests/", "docs/", "reports/"))]
+    assert "branchrank init docs" in description
+    assert re.findall(r"\]\((?!https?:)|<(?:img|a) ", description) == [], "no relative links"
 
 
 def test_the_demo_of_the_installed_wheel(folder: Path, branchrank: Callable[..., Ran]) -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import socket
 import sys
@@ -297,15 +298,18 @@ def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
         open_embedder(IndexSettings(embedder="tiny/absent"))
 
 
-def test_a_hub_that_does_not_respond_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_does_not_respond_is_tried_once_before_documents_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
-    from branchrank.embedders import hub as hub_module
-
-    monkeypatch.setattr(hub_module, "TIMEOUT", 0.2)
+    monkeypatch.setattr("branchrank.embedders.hub.TIMEOUT", 0.2)
+    monkeypatch.setattr("branchrank.index.build.read_contents", None)
+    write_pages(tmp_path / "docs")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         use_hub(monkeypatch, f"http://127.0.0.1:{listener.getsockname()[1]}", tmp_path)
-        with pytest.raises(ModelError, match=r"can't be downloaded.*timed out"):
-            open_embedder(IndexSettings())
+        done = invoke("index", tmp_path / "docs", "--data-dir", tmp_path / "data")
+        assert done.exit_code == ModelError.exit_code, done.output
+        assert re.search("can't be downloaded.*timed out\n  fix: .*--embedder all-MiniLM-L6-v2", done.stderr)
         listener.setblocking(False)
         listener.accept()[0].close()
         with pytest.raises(BlockingIOError):
