@@ -16,22 +16,13 @@ from branchrank.cli.main import main
 from branchrank.settings import PARTS, Setting, Settings, settings_of
 
 DOCS = Path(__file__).parent
-#: Command name -> the script for this command in the root of the repository.
-DOORS = {
-    "retrieve": "retrieve.py",
-    "hybrid": "hybrid_retrieve.py",
-    "benchmark": "benchmark_run.py",
-    "pageindex": "pageindex_common.py",
-}
 
 COMMANDS_HEAD = """\
 # Commands
 
 This page lists every command of `branchrank` with its arguments and flags. `branchrank COMMAND --help`
 prints the same text. If a command has many flags, `--help` prints only the most common ones, and
-`--help-all` prints all of them. A clone of the repository contains scripts that run four of these commands:
-`retrieve.py` for `branchrank retrieve`, `hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for
-`branchrank benchmark`, and `pageindex_common.py` for `branchrank pageindex`.
+`--help-all` prints all of them. [The scripts of a clone](scripts.md) run four of these commands.
 
 [Settings](settings.md) describes the flags that change settings, with their defaults and ranges. Each
 command below links to the groups of settings whose flags it accepts.
@@ -95,9 +86,6 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
     lines = [f"{'#' * level} {context.command_path}", "", _wrapped(command.help or ""), ""]
     if not isinstance(command, click.Group):
         lines += ["```text", f"{context.command_path} {usage}", "```", ""]
-    door = DOORS.get(context.command_path.removeprefix("branchrank "))
-    if door:
-        lines += [f"In a clone, you can also run `python {door}`.", ""]
     own = [option for option in _options(command) if not _sets_a_setting(option)]
     if own:
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]

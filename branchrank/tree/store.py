@@ -24,7 +24,7 @@ from branchrank.io.files import read_jsonl
 from branchrank.records import BREADCRUMB_SEPARATOR, Node
 from branchrank.tree.navigate import Tree
 
-_REMEDY = "build it again: branchrank index CORPUS, or pageindex_common.py build"
+_REMEDY = "build it again: branchrank index CORPUS, or branchrank pageindex build"
 
 
 def load_nodes(path: Path | str) -> Tree:

@@ -98,6 +98,14 @@ def test_links_have_existing_targets(source: str) -> None:
             assert anchor in anchors(linked), f"{source} links to {target}"
 
 
+def test_files_of_the_project_that_a_page_names_exist() -> None:
+    texts = {**TEXTS, "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")}
+    path = re.compile(r"`((?:branchrank|tests|benchmarks|examples|docs|\.ci)/[\w./-]+)`")
+    named = {(found, source) for source, text in texts.items() for found in path.findall(text)}
+    assert len(named) > 30
+    assert {(found, source) for found, source in named if not (ROOT / found).exists()} == set()
+
+
 def known_flags() -> set[str]:
     flags = {setting.flag for part in PARTS for setting in settings_of(part)}
 

@@ -59,6 +59,7 @@ def make_world(folder: Path) -> Path:
     holidays = checkout / "data" / "sample" / "corpus" / "leave" / "holidays.md"
     write_file(holidays, "# Holidays\n" + 39 * "\n" + "Up to five days carry over.\n" * 6)
     shorten(checkout / "data" / "sample" / "questions.jsonl")
+    (checkout / "branchrank-demo").symlink_to("data")
     shutil.copy(ROOT / "examples" / "titles.py", checkout)
     for module in [*blocks("docs/pipelines.md", "python"), *blocks("docs/first-comparison.md", "python")]:
         if name := re.match(r"# (\w+\.py): ", module.text):
