@@ -71,6 +71,7 @@ def make_world(folder: Path) -> Path:
         checkout / "sqlalchemy",
         checkout / "lxml",
         checkout / "werkzeug",
+        checkout / "data" / "formats" / "docs",
         checkout / "path" / "to" / "source",
         checkout / "path" / "to" / "docs",
         folder / "home" / "my-project" / "docs",
