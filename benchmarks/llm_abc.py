@@ -51,11 +51,11 @@ from branchrank.llm.cassette import Cassette
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import CallResult, LLMReply, Usage, estimate_tokens
+from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Record
 from branchrank.report.drawing import draw, standalone
 from branchrank.report.result import rates_plot
-from branchrank.report.terminal import verdicts
 from branchrank.spec import Endpoint
 
 ROOT = Path(__file__).parents[1]
@@ -326,41 +326,55 @@ def write_page(data_dir: Path, questions: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
-        said = {name: verdicts(each) for name, each in made.items()}
+        compared = {each.candidate: difference(each) for each in made["scripted"].data.judgment.comparisons}
         for name, each in made.items():
-            drawn = standalone(draw(rates_plot(each).spec))
+            drawn = standalone(draw(rates_plot(each.data).spec))
             (KEPT / f"{name}-rates.svg").write_text(drawn, encoding="utf-8")
     FIGURES.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(found, said), encoding="utf-8")
+    PAGE.write_text(page(found, compared), encoding="utf-8")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a Markdown table of a run's results, with one row per predictor."""
+def difference(found: Comparison) -> str:
+    """Return the verdict, the difference and its interval, in points."""
+    text = f"{found.verdict}: {100 * found.difference:+.1f}"
+    if found.ci_low is not None and found.ci_high is not None:
+        text += f" ({100 * found.ci_low:+.1f} to {100 * found.ci_high:+.1f})"
+    return text.replace("-", "−")
+
+
+def table(rows: Sequence[dict[str, Any]], compared: dict[str, str]) -> str:
+    """Return a Markdown table of a run's results, with one row per predictor.
+
+    ``compared`` has the text of each predictor's last cell.
+    """
     lines = [
         "| predictor | LLM | strict @1 / @5 | relaxed @1 / @5 | strict MRR@5 | calls | tokens | fallbacks |",
         "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
     ]
+    if compared:
+        lines = [f"{lines[0]} strict @1 vs `hybrid` |", f"{lines[1]} --- |"]
     for row in rows:
         strict = f"{100 * row['strict_hit@1']:.1f} / {100 * row['strict_hit@5']:.1f}"
         relaxed = f"{100 * row['relaxed_hit@1']:.1f} / {100 * row['relaxed_hit@5']:.1f}"
         spent = f"{row['calls']:.1f} | {row['tokens']:,.0f} | {row['fallbacks']}"
         mrr = f"{100 * row['strict_MRR@5']:.1f}" if row["strict_MRR@5"] is not None else "-"
         lines.append(f"| {row['predictor']} | {row['llm']} | {strict} | {relaxed} | {mrr} | {spent} |")
+        if compared:
+            lines[-1] += f" {compared.get(row['predictor'], '')} |"
     return "\n".join(lines)
 
 
-def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
+def page(found: dict[str, Any], compared: dict[str, str]) -> str:
     """Return the results page as Markdown.
 
-    ``found`` maps each run's name to its results (from :func:`figures`). ``said`` maps each run's name to its
-    verdicts. A replay does not check the verdicts, because ``figures.json`` does not contain the verdicts.
+    ``found`` maps each run's name to its results (from :func:`figures`). ``compared`` has the comparison of
+    each scripted predictor with the baseline, which a replay does not check.
     """
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}
     for name in ("scripted", "model"):
         each = found.get(name, {"predictors": [], "rows": ""})
-        values[f"{name}_table"] = table(each["predictors"])
-        values[f"{name}_verdicts"] = "\n".join(f"- {text}" for text in said.get(name, []))
+        values[f"{name}_table"] = table(each["predictors"], compared if name == "scripted" else {})
         values[f"{name}_rows"] = each["rows"][:16]
     asked = found.get("model", {"predictors": []})["predictors"]
     values["model_failed"] = str(sum(row["failed_calls"] for row in asked))
