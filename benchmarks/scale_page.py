@@ -19,21 +19,15 @@ _HEAD = """# Large indexes on one machine
 $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
 ```
 
-The documents and vectors are synthetic: they are generated from a fixed seed, without an embedding model. A
-chunk has about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
-{machine}
-If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
-time of a build is several times its CPU time, the build was probably slowed down by other programs. With
-`--steps`, `benchmarks/scale.py` measures only the given steps.
+The documents and vectors are synthetic: a chunk has about 550 characters, a document has 20 chunks, and a
+vector has 384 dimensions. {machine}
+If other programs are running, wall times are longer, and CPU times are up to two thirds longer.
 
-- **Build**: the CPU time of one process in seconds. The time includes writing the embedding cache and all
-  files of the index, and excludes the embedding model.
+- **Build**: the CPU time of one process, with the embedding cache and without the embedding model.
 - **Memory**: the peak memory of the process (`VmHWM`), including mapped pages of the index.
-- **Open**: the minimum time of five attempts. The index is opened with and without checking the documents for
-  changes (size and modification time).
-- **Queries**: the times of 100 questions, one at a time, after three warm-up questions. Cached results are
-  not used, and the time to embed the query is excluded. The first query reads vectors and columns from the
-  disk, unless the operating system has cached them in memory.
+- **Open**: the minimum of five attempts, with and without checking the documents for changes.
+- **Queries**: 100 questions, one at a time, after three others, without cached results and without the
+  time to embed the query. The first query reads vectors and columns from the disk, unless these are in memory.
 """
 
 
@@ -48,8 +42,7 @@ def write_page(result: Result, path: Path) -> None:
         *_measured(sizes),
         *_floors(sizes, result["floors"]),
         *_growth(sizes),
-        *_projected(sizes, result["model"]),
-        *_further(sizes),
+        _projected(sizes, result["model"]),
     ]
     path.write_text("\n".join(parts), encoding="utf-8")
 
@@ -74,7 +67,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     def row(name: str, *path: str, form: str = "{:.1f}", scale: float = 1.0) -> list[str]:
         return [name, *(_shown(found, path, form, scale) for found in each)]
 
-    stages = ("discover", "read", "write", "embed", "calibrate", "vectors", "chroma", "bm25", "digests")
+    stages = ("read", "embed", "chroma", "bm25")
     build = [
         ["vector stores", *(_stores(found) for found in each)],
         row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
@@ -113,8 +106,6 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
             scale=_GB,
         ),
         row("memory used by queries with Chroma, GB", "chroma", "own_peak_bytes", form="{:.2f}", scale=_GB),
-        row("load average before the queries", "query", "load"),
-        row("load average before the queries with Chroma", "chroma", "load"),
     ]
     return [
         _table(["build", *columns], build),
@@ -138,10 +129,8 @@ def _benchmark(sizes: dict[int, Result]) -> list[str]:
             )
         if jobs := found.get("jobs"):
             texts.append(
-                "Reading the documents, dividing them into chunks, and counting the words of "
-                f"{size:,} chunks took {jobs['1']:.1f} s in one\n"
-                f"process and {jobs['2']:.1f} s with `--jobs 2` ({jobs['1'] / jobs['2']:.2f} times as fast). "
-                f"The load average was {jobs['load']:.1f}.\n"
+                f"Reading and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one process and "
+                f"{jobs['2']:.1f} s with `--jobs 2`.\n"
             )
     return texts
 
@@ -179,10 +168,9 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             )
             rows.append((size, "write the index and compute its digests", floor, taken, "s"))
     intro = (
-        "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
-        f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
-        f"SHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` {1e6 * floors['stat_seconds']:.1f} µs.\n"
-        "Vectors that fit into the processor's cache can be read faster than vectors in memory.\n"
+        f"From this machine's memory reads ({floors['memory'] / _GB:.1f} GB/s), disk writes "
+        f"({floors['disk_write'] / _GB:.2f} GB/s),\nSHA-256 ({floors['sha256'] / _GB:.2f} GB/s) and `stat` "
+        f"({1e6 * floors['stat_seconds']:.1f} µs). Vectors in the processor's cache are read faster.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
@@ -219,41 +207,16 @@ def _without_chroma(found: Result) -> Iterable[float]:
     return (seconds for stage, seconds in stages.items() if stage != "chroma")
 
 
-def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
-    """Return the table of the projected times to embed the texts with the model."""
+def _projected(sizes: dict[int, Result], model: Result) -> str:
+    """Return the projected times to embed the texts with the model."""
     rate = model["texts_per_second"]
-    rows = [
-        [
-            f"{size:,}",
-            f"{found.get('build', {}).get('chunks', size):,}",
-            f"{_hours(found, size, rate):.2f} hours",
-        ]
-        for size, found in sizes.items()
-    ]
-    text = (
-        f"The times in this table are calculated, not measured. In this run, {model['name']} embedded\n"
-        f"{rate:.0f} texts of 84 words each per second. The time is proportional to the number of texts.\n"
+    hours = ", ".join(f"{_hours(found, size, rate):.2f}" for size, found in sizes.items())
+    return (
+        "## Projected time of the model\n\n"
+        f"In this run, {model['name']} embedded {rate:.0f} texts of 84 words each per second, so the\n"
+        f"texts of these sizes would take {hours} hours.\n"
     )
-    return [
-        "## Projected time of the model\n",
-        text,
-        _table(["size", "texts", "embedding on this machine"], rows),
-    ]
 
 
 def _hours(found: Result, size: int, rate: float) -> float:
     return float(found.get("build", {}).get("chunks", size) / rate / 3600)
-
-
-def _further(sizes: dict[int, Result]) -> list[str]:
-    rows = [
-        [
-            f"{size:,}",
-            *(f"{found['query'][f'{name} exact']['cpu_ms']:.1f} ms" for name in ("local", "hybrid")),
-        ]
-        for size, found in sizes.items()
-        if "query" in found
-    ]
-    head = ["chunks", "additional question by `local`", "by `hybrid`"]
-    text = "These are CPU times with exact search, without an LLM and without the time to embed the query.\n"
-    return ["## Cost of an additional question\n", text, _table(head, rows)]
