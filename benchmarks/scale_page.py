@@ -27,7 +27,8 @@ If other programs are running, wall times are longer, and CPU times are up to tw
 - **Memory**: the peak memory of the process (`VmHWM`), including mapped pages of the index.
 - **Open**: the minimum of five attempts, with and without checking the documents for changes.
 - **Queries**: 100 questions, one at a time, after three others, without cached results and without the
-  time to embed the query. The first query reads vectors and columns from the disk, unless these are in memory.
+  time to embed the query. The first query reads vectors and columns from the disk, unless they are in
+  memory.
 """
 
 
@@ -129,8 +130,8 @@ def _benchmark(sizes: dict[int, Result]) -> list[str]:
             )
         if jobs := found.get("jobs"):
             texts.append(
-                f"Reading and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one process and "
-                f"{jobs['2']:.1f} s with `--jobs 2`.\n"
+                f"Reading and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one process "
+                f"and {jobs['2']:.1f} s with `--jobs 2`.\n"
             )
     return texts
 

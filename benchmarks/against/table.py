@@ -145,15 +145,14 @@ def markdown(table: Table) -> str:
         f"{machine.cores} cores, Python {machine.python}. Load {machine.load_before:.1f} before, "
         f"{machine.load_after:.1f} after the run, which took {table.seconds / 60:.1f} minutes.",
         _grid(
-            ("what", "against", "BranchRank", "the other", "ratio", "95% interval", "rounds", "answers"),
+            ("what", "against", "BranchRank", "the other", "ratio", "rounds", "answers"),
             [
                 (
                     row.what,
                     row.against,
                     f"{_time(row.ours_ms)} per {row.unit}",
                     _time(row.theirs_ms),
-                    f"**{row.ratio:.2f}**",
-                    f"{row.low:.2f} to {row.high:.2f}",
+                    f"**{row.ratio:.2f}** ({row.low:.2f} to {row.high:.2f})",
                     str(row.rounds),
                     row.answers,
                 )
