@@ -1,46 +1,20 @@
 import os
-import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.counting import TEXTS, Counting
 
-from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Vectors
-from branchrank.embedders.cache import (
-    EmbeddingCache,
-    cached_documents,
-    cached_query,
-    open_cache,
-)
-from branchrank.io.progress import Notify, Progress, no_progress
-
-TEXTS = [f"section {number} about routing" for number in range(10)]
-
-
-class Counting:
-    """The fake embedder, with a list of every text that it was asked for."""
-
-    def __init__(self, **changes: object) -> None:
-        self._inner = FakeEmbedder()
-        self.identity: EmbedderIdentity = msgspec.structs.replace(self._inner.identity, **changes)
-        self.asked: list[str] = []
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        self.asked.extend(texts)
-        return self._inner.embed_documents(texts, progress)
-
-    def embed_query(self, text: str) -> Vectors:
-        self.asked.append(text)
-        return self._inner.embed_query(text)
-
+from branchrank.embedders import FakeEmbedder, Vectors
+from branchrank.embedders.cache import EmbeddingCache, cached_documents, cached_query, open_cache
+from branchrank.io.progress import Notify
 
 OPENED: list[EmbeddingCache] = []
 
@@ -146,11 +120,11 @@ def test_a_damaged_row_is_a_miss_and_is_rewritten(path: Path, damage: str) -> No
     assert embedder.asked == []
 
 
-def test_swapped_rows_are_misses(path: Path) -> None:
+def test_rows_with_the_vector_and_checksum_of_another_are_misses(path: Path) -> None:
     expected = fill(path)
-    (one, vector), (two, other) = raw(path, "SELECT key, vector FROM embeddings LIMIT 2")
-    raw(path, "UPDATE embeddings SET vector = ? WHERE key = ?", other, one)
-    raw(path, "UPDATE embeddings SET vector = ? WHERE key = ?", vector, two)
+    (one, *other), (two, *vector) = raw(path, "SELECT key, vector, checksum FROM embeddings LIMIT 2")
+    for key, content in ((one, vector), (two, other)):
+        raw(path, "UPDATE embeddings SET vector = ?, checksum = ? WHERE key = ?", *content, key)
     embedder = Counting()
     assert np.array_equal(cached_documents(embedder, opened(path), TEXTS), expected)
     assert len(embedder.asked) == 2
@@ -261,35 +235,17 @@ def test_only_the_user_can_read_the_file(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-KILLED = """
-import sys
-import numpy as np
-from pathlib import Path
-from branchrank.embedders import FakeEmbedder
-from branchrank.embedders import cache as embedding_cache
-embedding_cache.BATCH = 4
-texts = [f"text {number}" for number in range(100_000)]
-cache = embedding_cache.open_cache(Path(sys.argv[1]))
-def told(stage, done, total):
-    sys.stdout.write(f"{done}\\n"); sys.stdout.flush()
-embedding_cache.cached_documents(FakeEmbedder(), cache, texts, told)
-"""
+def test_an_interrupted_build_loses_at_most_the_current_batch(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("branchrank.embedders.cache.BATCH", 4)
 
+    def stop(stage: str, done: int, total: int) -> None:
+        if done == 8:
+            raise KeyboardInterrupt
 
-@pytest.mark.parametrize("after", [1, 7, 30])
-def test_a_killed_build_loses_at_most_the_current_batch(path: Path, after: int) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(after + 1):
-        process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    told = [after * 4, *(int(line) for line in process.stdout.read().splitlines() if line)][-1]
-    process.wait()
-    process.stdout.close()
-    texts = [f"text {number}" for number in range(told)]
-    notices: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        cached_documents(Counting(), opened(path), TEXTS, stop)
     embedder = Counting()
-    rows = cached_documents(embedder, opened(path, notify=notices.append), texts)
-    assert embedder.asked == []
-    assert notices == []
-    assert np.array_equal(rows, FakeEmbedder().embed_documents(texts))
+    cached_documents(embedder, opened(path), TEXTS)
+    assert embedder.asked == TEXTS[8:]

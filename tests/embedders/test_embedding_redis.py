@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.counting import TEXTS, Counting
 from support.redis_server import RedisServer
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, open_cache
 from branchrank.errors import MissingDependencyError
 from branchrank.io import key_values
-from branchrank.io.progress import Notify, no_progress
+from branchrank.io.progress import Notify
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
 )
-TEXTS = [f"section {number} about routing" for number in range(10)]
 EXPECTED = FakeEmbedder().embed_documents(TEXTS)
 KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]
 
@@ -58,21 +58,11 @@ def redis_cache(url: str, notify: Notify | None = None) -> EmbeddingCache:
     return open_cache(Path("unused"), redis_url=url, notify=notify)
 
 
-class Counting(FakeEmbedder):
-    """The fake embedder, with the number of texts that it was asked for."""
-
-    asked = 0
-
-    def embed_documents(self, texts, progress=no_progress):
-        self.asked += len(texts)
-        return super().embed_documents(texts, progress)
-
-
 def asked(cache: EmbeddingCache) -> int:
     """How many of the texts had to be embedded; the rows must be right either way."""
     embedder = Counting()
     assert np.array_equal(cached_documents(embedder, cache, TEXTS), EXPECTED)
-    return embedder.asked
+    return len(embedder.asked)
 
 
 def test_an_entry_expires(cache: EmbeddingCache, client) -> None:

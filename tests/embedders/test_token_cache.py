@@ -1,31 +1,15 @@
 """Token vectors in the workspace's cache, and the embedders that give them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.counting import TEXTS, Counting
 
-from branchrank.embedders import DocumentVectors, FakeEmbedder
+from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import TokenCache
-from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import quantize
-
-TEXTS = [f"section {number} about routing" for number in range(10)]
-
-
-class Counting(FakeEmbedder):
-    """The fake embedder, with a list of every text whose tokens it was asked for."""
-
-    def __init__(self, dimension: int = 64) -> None:
-        super().__init__(dimension)
-        self.asked: list[str] = []
-
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
-        self.asked += texts
-        return super().embed_documents_and_tokens(texts, progress)
 
 
 @pytest.fixture

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sqlite3
 import stat
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Barrier
 
-import msgspec
 import pytest
 
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.io import key_values
-from branchrank.llm.cassette import Cassette, call_key
+from branchrank.llm.cassette import Cassette
 from branchrank.llm.request import CallContext, CallResult, LLMReply, LLMRequest, Message, Usage
 
 RECORDED = CallResult(
@@ -50,21 +45,6 @@ def test_get_returns_exactly_what_was_put(tmp_path: Path) -> None:
         assert cassette.models() == ["m"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["c.sqlite"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_the_cache_key_is_the_content_and_not_the_label() -> None:
-    base = call_key(request(), "m")
-    assert call_key(request(question="q2"), "m") == base
-    others = [
-        call_key(request("other"), "m"),
-        call_key(request(), "m2"),
-        call_key(request(repeat=1), "m"),
-        call_key(request(seed=1), "m"),
-        call_key(msgspec.structs.replace(request(), max_tokens=9), "m"),
-        call_key(msgspec.structs.replace(request(), schema={}), "m"),
-        call_key(msgspec.structs.replace(request(), logprobs=5), "m"),
-    ]
-    assert len({base, *others}) == 8
 
 
 def damage(path: Path, column: str, at: int) -> None:
@@ -109,15 +89,6 @@ def test_a_miss_reports_the_difference_from_the_nearest_call(tmp_path: Path) -> 
         assert len(long) < 300
 
 
-def test_keys_are_removed_before_storing(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    with Cassette(path, redact=lambda text: text.replace("sk-secret-key", "[key]")) as cassette:
-        leaky = request("my key is sk-secret-key", question="sk-secret-key")
-        cassette.put(leaky, "m", RECORDED)
-        assert cassette.get(leaky, "m") == RECORDED
-    assert b"sk-secret-key" not in path.read_bytes()
-
-
 @pytest.mark.parametrize(
     "statements",
     [
@@ -125,10 +96,13 @@ def test_keys_are_removed_before_storing(tmp_path: Path) -> None:
         ["CREATE VIEW calls AS SELECT 1 AS key"],
         ["PRAGMA application_id = 1112697965", "CREATE TABLE calls (key TEXT)"],
         ["PRAGMA application_id = 7"],
+        ["CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM calls; END"],
     ],
 )
 def test_a_foreign_database_is_refused(tmp_path: Path, statements: list[str]) -> None:
     path = tmp_path / "c.sqlite"
+    if "TRIGGER" in statements[0]:
+        Cassette(path).close()
     database = sqlite3.connect(path)
     for statement in statements:
         database.execute(statement)
@@ -139,17 +113,6 @@ def test_a_foreign_database_is_refused(tmp_path: Path, statements: list[str]) ->
             Cassette(path, readonly=readonly)
 
 
-def test_a_planted_trigger_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    Cassette(path).close()
-    database = sqlite3.connect(path)
-    database.execute("CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM calls; END")
-    database.commit()
-    database.close()
-    with pytest.raises(ArtifactError, match="is not a cassette"):
-        Cassette(path)
-
-
 @pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\0" + b"\xff" * 2000, b"x" * 5000])
 def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c.sqlite"
@@ -157,29 +120,6 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes
     with pytest.raises((ArtifactError, StorageError)):
         Cassette(path)
     assert path.read_bytes() == content
-
-
-def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    script = textwrap.dedent(
-        """
-        import os, signal, sys
-        from pathlib import Path
-        from branchrank.llm.cassette import Cassette
-        from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
-        cassette = Cassette(Path(sys.argv[1]))
-        for number in range(5):
-            request = LLMRequest(stage="s", messages=(Message(role="user", content=str(number)),))
-            cassette.put(request, "m", CallResult(reply=LLMReply(text=str(number))))
-        os.kill(os.getpid(), signal.SIGKILL)
-        """
-    )
-    ended = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    with Cassette(path, readonly=True) as cassette:
-        assert len(cassette) == 5
-    with Cassette(path) as cassette:
-        assert len(cassette) == 5
 
 
 def test_processes_that_open_a_new_cassette_at_once_all_get_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.redis_server import RedisServer
 from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 #: The endpoint of the calls.
 AT = "http://127.0.0.1:1/v1"
+PARAMETERS: dict[str, object] = {"max_tokens": 9, "schema": {}, "logprobs": 5}
 
 
 @pytest.fixture(scope="module")
@@ -64,27 +66,30 @@ def test_stored_decisions_are_returned_after_reopening(opened: Callable[..., Dec
     assert opened().get(request(), "m", AT) == RECORDED
 
 
-def test_another_call_is_another_entry(opened: Callable[..., DecisionCache]) -> None:
+def test_the_content_of_a_call_is_its_key_and_not_its_label(opened: Callable[..., DecisionCache]) -> None:
     cache = opened()
     cache.put(request(), "m", RECORDED, AT)
+    assert cache.get(request(question="q2"), "m", AT) == RECORDED
     for other, model, endpoint in (
         (request("other"), "m", AT),
         (request(), "m2", AT),
         (request(repeat=1), "m", AT),
         (request(seed=1), "m", AT),
+        *((replace(request(), **{name: value}), "m", AT) for name, value in PARAMETERS.items()),
         (request(), "m", "http://127.0.0.1:2/v1"),
         (request(), "m", ""),
     ):
         assert cache.get(other, model, endpoint) is None
 
 
-def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache]) -> None:
+def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache], tmp_path: Path) -> None:
     cache = opened(redact=lambda text: text.replace("s01", "[key]"))
-    cache.put(request(), "m", RECORDED, AT)
-    found = cache.get(request(), "m", AT)
+    leaky = request("my key is s01", question="s01")
+    cache.put(leaky, "m", RECORDED, AT)
+    found = cache.get(leaky, "m", AT)
     assert found is not None
-    assert "s01" not in found.reply.text
-    assert "[key]" in found.reply.text
+    assert found.reply.text == '{"ids": ["[key]"]}\u202e'
+    assert [path for path in tmp_path.iterdir() if b"s01" in path.read_bytes()] == []
 
 
 def test_sessions_share_decisions_through_redis(tmp_path: Path, server: RedisServer, client: object) -> None:
