@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ from support.made_runs import Planned, luck, make_corpus, make_questions, make_r
 
 from branchrank.io.printable import safe
 from branchrank.records import GoldItem
+from branchrank.report.browser import browser_data
 from branchrank.report.writing import kept_passages, script_json, write_report
 from branchrank.runs.run import RunData
 
@@ -50,13 +50,6 @@ _FORMS = (
     lambda text: text.replace("script", "ScRiPt").replace("img", "IMG"),
 )
 PAYLOADS = tuple(form(base) for base in _BASES for form in _FORMS)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    started = Chromium(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +146,7 @@ def test_a_hundred_payloads_make_no_active_node(browser: Chromium, tmp_path: Pat
     assert set(shown) <= {safe(payload) for payload in PAYLOADS}
     assert browser.dialogs == []
     assert browser.console == []
-    assert [url for url in browser.requests if not url.startswith("file://")] == []
+    assert browser.requests == [page_of(loaded).resolve().as_uri()]
 
 
 def test_the_content_security_policy_blocks_injected_scripts(
@@ -166,13 +159,6 @@ def test_the_content_security_policy_blocks_injected_scripts(
     assert browser.run("window.pwned") is None
     assert any("Content Security Policy" in text for text in browser.console)
     browser.console.clear()
-
-
-def test_the_page_makes_no_requests(browser: Chromium, usual: RunData) -> None:
-    browser.requests.clear()
-    browser.open(page_of(usual))
-    assert browser.requests == [page_of(usual).resolve().as_uri()]
-    assert browser.console == []
 
 
 def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: RunData) -> None:
@@ -232,6 +218,17 @@ def test_a_changed_corpus_adds_no_text_to_the_report(tmp_path: Path) -> None:
     (tmp_path / "docs" / "page-0.md").write_text("# Other\n\nkettle 0 line 5 moved\n")
     write_report(loaded)
     assert kept_passages(page_of(loaded).read_text(encoding="utf-8")) is None
+
+
+def test_control_characters_of_a_run_are_escaped(tmp_path: Path) -> None:
+    questions = [
+        msgspec.structs.replace(question, kind=f"kind\x1b]0;title\x07\u202e\x00{number % 2}")
+        for number, question in enumerate(make_questions(4))
+    ]
+    about, found = browser_data(make_run(tmp_path, [Planned("local", 0.6)], questions), with_quotes=True)
+    assert not re.search(r"\\u001b|\\u0007|\\u202e|\\u0000", json.dumps([about, found]))
+    slices = dict(about["slices"])
+    assert {question[2][list(slices).index("kind")] for question in found} == set(slices["kind"])
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "a & b", '"'])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -29,13 +28,6 @@ class Broken(Planned):
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         raise RuntimeError("no kettle")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    started = Chromium(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 class Pages(dict[str, Path]):

@@ -12,6 +12,8 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
+from branchrank.records import Question
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -26,20 +28,32 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    ("run", "baseline", "code", "word"),
+    ("run", "baseline", "code", "element", "word"),
     [
-        ("good", "good", 0, "pass"),
-        ("good", "poor", 0, "pass"),
-        ("poor", "good", 1, "fail"),
-        ("close", "good", 10, "undecided"),
+        ("good", "good", 0, None, "passed"),
+        ("good", "poor", 0, None, "passed"),
+        ("poor", "good", 1, "failure", "failed"),
+        ("close", "good", 10, "error", "undecided"),
     ],
 )
-def test_gate_has_an_exit_code_for_each_outcome(
-    runs: dict[str, Path], run: str, baseline: str, code: int, word: str
+def test_gate_has_an_exit_code_and_files_for_each_outcome(
+    runs: dict[str, Path], tmp_path: Path, run: str, baseline: str, code: int, element: str | None, word: str
 ) -> None:
-    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--delta", "0.02")
-    assert (result.exit_code, result.output.split(":")[0]) == (code, word)
+    files = ("--junit", tmp_path / "gate.xml", "--summary", tmp_path / "gate.md")
+    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--delta", "0.02", *files)
+    assert result.exit_code == code
+    assert result.output.startswith({"passed": "pass:", "failed": "fail:"}.get(word, f"{word}:"))
     assert "n = 60" in result.output
+    suites = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    [case] = suites.iter("testcase")
+    assert case.attrib == {"classname": "branchrank.gate", "name": "local strict_hit@1"}
+    assert [child.tag for child in case] == ([element] if element else [])
+    counts = [suites.attrib[name] for name in ("tests", "failures", "errors")]
+    assert counts == ["1", str(int(element == "failure")), str(int(element == "error"))]
+    lines = (tmp_path / "gate.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0].endswith(f": {word}")
+    [row] = (line for line in lines if line.startswith("| local"))
+    assert row.split(" | ")[1:3] == [word, "strict_hit@1"]
 
 
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
@@ -49,35 +63,6 @@ def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.output.splitlines()[0].startswith("pass: local")
     assert result.output.splitlines()[1].startswith("fail: hybrid")
-
-
-@pytest.mark.parametrize(
-    ("run", "baseline", "element", "word"),
-    [
-        ("good", "good", None, "passed"),
-        ("poor", "good", "failure", "failed"),
-        ("close", "good", "error", "undecided"),
-    ],
-)
-def test_gate_writes_files_for_continuous_integration(
-    runs: dict[str, Path], tmp_path: Path, run: str, baseline: str, element: str | None, word: str
-) -> None:
-    xml, page = tmp_path / "gate.xml", tmp_path / "gate.md"
-    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--junit", xml, "--summary", page)
-    suites = ElementTree.parse(xml).getroot()
-    [case] = suites.iter("testcase")
-    assert case.attrib == {"classname": "branchrank.gate", "name": "local strict_hit@1"}
-    assert [child.tag for child in case] == ([element] if element else [])
-    assert [suites.attrib[name] for name in ("tests", "failures", "errors")] == [
-        "1",
-        str(int(element == "failure")),
-        str(int(element == "error")),
-    ]
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert lines[0].endswith(f": {word}")
-    [row] = (line for line in lines if line.startswith("| local"))
-    assert row.split(" | ")[1:3] == [word, "strict_hit@1"]
-    assert result.output.startswith({"passed": "pass", "failed": "fail"}.get(word, word))
 
 
 def test_names_in_the_files_of_the_gate_are_escaped(tmp_path: Path) -> None:
@@ -108,21 +93,26 @@ def test_compare_lists_other_changes(tmp_path: Path) -> None:
     assert "changed: benchmark.trace_depth: 5 -> 6" in result.output
 
 
-@pytest.mark.parametrize("verb", ["compare", "gate"])
-def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "questions", "says"),
+    [
+        ("compare", make_questions(11), "1 are in only one of the runs (q0010)"),
+        ("gate", make_questions(11), "1 are in only one of the runs (q0010)"),
+        (
+            "compare",
+            make_questions(10, per_page=2),
+            "gold of these questions differs between the two runs: q0001",
+        ),
+    ],
+)
+def test_other_questions_and_gold_are_refused(
+    tmp_path: Path, verb: str, questions: list[Question], says: str
+) -> None:
     a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).directory
-    b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).directory
+    b = make_run(tmp_path / "b", questions=questions, latency_sample=0).directory
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
-    assert "1 are in only one of the runs (q0010)" in result.output
-
-
-def test_other_gold_is_refused(tmp_path: Path) -> None:
-    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).directory
-    b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).directory
-    result = invoke("compare", a, b)
-    assert result.exit_code == 3
-    assert "the text or gold of these questions differs between the two runs: q0001" in result.output
+    assert says in result.output
 
 
 def test_explain_shows_the_gold_rank_at_each_stage(runs: dict[str, Path]) -> None:

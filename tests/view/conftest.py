@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.chromium import Chromium
 from support.http_server import Running
 from support.local_page import page_of
 from support.made_runs import Planned, make_corpus, make_questions, make_run
@@ -46,10 +45,3 @@ def page(made: Path) -> Iterator[Running]:
     """The page of :func:`made`, which no test changes."""
     with page_of(made) as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    started = Chromium(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()

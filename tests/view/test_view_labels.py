@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -237,27 +234,6 @@ def test_questions_that_the_file_does_not_have_are_appended(desk: Running, own: 
     assert [each.id for each in load_questions(path)] == ["q0003"]
 
 
-def test_a_kill_between_labels_loses_none(own: Path) -> None:
-    command = [sys.executable, "-m", "branchrank", "view", str(own / "reports"), "--data-dir"]
-    given = []
-    for turn in range(3):
-        words = [*command, str(own / "data"), "--port", "0", "--no-open", "--annotator", "ada"]
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        try:
-            url, _, token = process.stderr.readline().split()[-1].partition("/#token=")
-            query = {"run": key_of(own), "question": f"q{turn:04}"}
-            shown = httpx.get(f"{url}/api/label", params=query).json()
-            body = body_of(shown, own, "partly")
-            headers = {"origin": url, "authorization": f"Bearer {token}"}
-            assert httpx.post(f"{url}/api/labels", json=body, headers=headers).status_code == 200
-            given.append(shown["id"])
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-    assert [len(labels_of(stored(own, each))) for each in given] == [1, 1, 1]
-
-
 def test_without_a_workspace_the_reason_is_shown(own: Path) -> None:
     shutil.rmtree(own / "data")
     with page_of(own) as server:
@@ -285,7 +261,6 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     open_desk(browser, desk, own)
     shown = state(desk, own)
     first = shown["passages"][0]["first"]
-    start, end = browser.place(LINE % (0, 0)), browser.place(LINE % (0, 1))
     start = browser.place(LINE % (0, 0))
     end = browser.run(
         f"(() => {{ const box = ({LINE % (0, 1)}).getBoundingClientRect(); "
