@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "transcript.md"
 #: Each question with its document and the first words of the paragraph that answers it.
 QUESTIONS = (
     ("what does it cost to install", "installation.md", "| everything |"),
-    ("my run was killed, how do I continue", "reproducibility.md", "Each row is written to disk"),
+    ("my run was killed, how do I continue", "reproducibility.md", "If a run is stopped"),
     ("which ids does an exported TREC run have", "exchange.md", "Each line of a run file has the form"),
     ("where do I see why a question failed", "tutorial.md", "Open `questions.csv`"),
     (

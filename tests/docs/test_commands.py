@@ -21,13 +21,6 @@ from support.doc_world import index_world, make_world, qdrant_points, servers
 from support.pseudo_terminal import Terminal
 from support.scripted_llm import wait_until
 
-#: The scripts of a checkout, each a shorthand for a command.
-DOORS = {
-    "retrieve.py": "retrieve",
-    "hybrid_retrieve.py": "hybrid",
-    "benchmark_run.py": "benchmark",
-    "pageindex_common.py": "pageindex",
-}
 ENVIRONMENT = {
     "BRANCHRANK_BENCHMARK_LATENCY_SAMPLE": "0",
     "BROWSER": "true",
@@ -45,7 +38,7 @@ ENVIRONMENT = {
 SHELL_WORDS = {"|", "&&", ">"}
 QUICKSTART = "docs/quickstart.md"
 #: Pages whose readers have documents and no workspace yet.
-FIRST = ("README.md", "docs/installation.md", QUICKSTART)
+FIRST = ("README.md", "docs/index.md", "docs/installation.md", QUICKSTART)
 STARTS = ("README.md", QUICKSTART)
 #: Depends on nothing in its folder and takes long, so it runs for the quickstart alone.
 ONCE = "branchrank demo"
@@ -115,8 +108,6 @@ class Reader:
 
     def command(self, text: str) -> tuple[int, str]:
         words = shlex.split(text, comments=True)
-        if words[0] == "python" and words[1] in DOORS:
-            words = ["branchrank", DOORS[words[1]], *words[2:]]
         if words[0] != "branchrank" or SHELL_WORDS & set(words) or any(word.endswith("/*") for word in words):
             done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
             return done.returncode, done.stdout + done.stderr

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -47,9 +48,15 @@ def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_pages_answer_the_questions_of_the_transcript() -> None:
+    transcript = script("transcript")
+    for _, source, beginning in transcript.QUESTIONS:
+        assert transcript.lines_of(DOCS / source, beginning)
 
 
 def test_the_verification_page_is_up_to_date() -> None:
