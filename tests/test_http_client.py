@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
-import re
 import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from support.loopback import RawServer, says
 
 from branchrank.io.http import ERROR_BODY_BYTES, LOST, OversizedError, send
 from branchrank.io.keys import is_loopback
 
 SECRET = "s3cret-0123456789"
-
-
-def _complete(request: bytes) -> bool:
-    head, end, body = request.partition(b"\r\n\r\n")
-    promised = re.search(rb"Content-Length: (\d+)", head)
-    return bool(end) and len(body) >= (int(promised[1]) if promised else 0)
-
-
-class RawServer:
-    """Reads one request per connection and lets ``answer`` write whatever it likes."""
-
-    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
-        self.answer = answer
-        self.requests: list[bytes] = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/retrieve"
-        self.closing = threading.Event()
-        self.thread = threading.Thread(target=self._serve)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        while not self.closing.is_set():
-            connection, _ = self.listener.accept()
-            with connection, contextlib.suppress(OSError):
-                request = b""
-                while not _complete(request) and (piece := connection.recv(65536)):
-                    request += piece
-                if request:
-                    self.requests.append(request)
-                    self.answer(connection)
-
-    def drip(self, connection: socket.socket, piece: bytes) -> None:
-        """Send one piece again and again until the client is gone."""
-        while not self.closing.wait(0.02):
-            connection.sendall(piece)
-
-    def close(self) -> None:
-        self.closing.set()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-            pass
-        self.thread.join()
-        self.listener.close()
 
 
 @pytest.fixture
@@ -73,10 +28,6 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], RawServer]]:
     yield start
     for server in servers:
         server.close()
-
-
-def says(content: bytes) -> Callable[[socket.socket], None]:
-    return lambda connection: connection.sendall(content)
 
 
 def ask(url: str, *, deadline_s: float = 20.0, limit_bytes: int = 1000) -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 from support.commands import QUESTIONS as SAMPLE
 from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table, write_lines
+from support.loopback import Reply, Request, answering
 from support.predictors import passage
 
 import branchrank
@@ -290,41 +289,21 @@ class Endpoint:
         self.answer: Answer = lambda body: (200, b"{}", {})
         self.asked: list[dict[str, Any]] = []
         self.tokens: list[str | None] = []
-        outer = self
+        self.url = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.asked.append(body)
-                outer.tokens.append(self.headers["Authorization"])
-                status, content, headers = outer.answer(body)
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/retrieve"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+    def reply(self, request: Request) -> Reply:
+        self.asked.append(request.json)
+        self.tokens.append(request.headers.get("authorization"))
+        status, content, headers = self.answer(request.json)
+        return Reply(content, status, headers)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     made = Endpoint()
-    yield made
-    made.close()
+    with answering(made.reply) as url:
+        made.url = f"{url}/retrieve"
+        yield made
 
 
 def hits(*given: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:

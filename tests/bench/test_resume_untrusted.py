@@ -6,36 +6,19 @@ Every test doctors the ``run.json`` of an interrupted run, resumes it, and looks
 from __future__ import annotations
 
 import json
-import socketserver
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import benchmark, invoke, make_project
+from support.loopback import RawServer, says
 
 from branchrank.runs import directory as names
 
 KEYS = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY", "BRANCHRANK_API_TOKEN", "BRANCHRANK_QDRANT_KEY")
 CANARY = "sk-canary-0123456789"
 Doctored = dict[str, Any]
-
-
-class Listener(socketserver.TCPServer):
-    """Accepts connections on the loopback interface, keeps what was sent, and answers nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
-        self.received: list[bytes] = []
-        self.address = f"127.0.0.1:{self.server_address[1]}"
-
-    def finish_request(self, request: Any, _: object) -> None:
-        request.settimeout(0.5)
-        try:
-            self.received.append(request.recv(65536))
-        except OSError:
-            self.received.append(b"")
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +34,13 @@ def finished(project: Path) -> Path:
 
 
 @pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[RawServer]:
+    """Accepts connections, keeps what was sent, and answers nothing."""
     for name in KEYS:
         monkeypatch.setenv(name, CANARY)
-    with Listener() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+    made = RawServer(says(b""))
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -118,10 +99,10 @@ def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
     return change
 
 
-def test_an_llm_endpoint_of_an_untrusted_run_is_not_called(doctored: Any, listener: Listener) -> None:
+def test_an_llm_endpoint_of_an_untrusted_run_is_not_called(doctored: Any, listener: RawServer) -> None:
     url = f"http://{listener.address}/v1"
     resumed = invoke("resume", doctored(llm_at(url)))
-    assert listener.received == []
+    assert listener.requests == []
     assert resumed.exit_code == 3, resumed.output
     assert f"- LLM endpoint {url}" in resumed.stderr
 
@@ -143,7 +124,7 @@ LEADING_OUT = {
 
 @pytest.mark.parametrize("listed", LEADING_OUT)
 def test_no_server_or_model_of_an_untrusted_run_is_reached(
-    doctored: Any, listener: Listener, listed: str
+    doctored: Any, listener: RawServer, listed: str
 ) -> None:
     section, values = LEADING_OUT[listed]
     values = {name: value.format(listener.address) for name, value in values.items()}
@@ -160,7 +141,7 @@ def test_no_server_or_model_of_an_untrusted_run_is_reached(
             run["predictors"][0]["system"]["branches"] = [{"kind": "qdrant-dense"}, {"kind": "qdrant-sparse"}]
 
     refused = invoke("resume", doctored(change))
-    assert listener.received == []
+    assert listener.requests == []
     assert refused.exit_code == 3, refused.output
     assert f"- {listed.format(listener.address)}\n" in refused.stderr
 
@@ -206,7 +187,7 @@ def test_the_recorded_command_is_never_executed(doctored: Any, tmp_path: Path) -
     assert json.loads((directory / names.RUN_JSON).read_bytes())["command"] == command
 
 
-def test_an_api_endpoint_is_called_only_if_the_run_is_trusted(doctored: Any, listener: Listener) -> None:
+def test_an_api_endpoint_is_called_only_if_the_run_is_trusted(doctored: Any, listener: RawServer) -> None:
     url = f"http://{listener.address}/retrieve"
 
     def change(run: Doctored) -> None:
@@ -216,20 +197,20 @@ def test_an_api_endpoint_is_called_only_if_the_run_is_trusted(doctored: Any, lis
     refused = invoke("resume", directory)
     assert refused.exit_code == 3
     assert f"- HTTP endpoint {url}" in refused.stderr
-    assert listener.received == []
+    assert listener.requests == []
     invoke("resume", directory, "--trust")
-    assert CANARY.encode() in listener.received[0]
+    assert CANARY.encode() in listener.requests[0]
 
 
 @pytest.mark.parametrize(("name", "keyed"), [("hybrid", True), ("mine", False)])
 def test_only_the_endpoint_of_a_built_in_system_of_a_trusted_run_gets_the_key(
-    doctored: Any, listener: Listener, name: str, keyed: bool
+    doctored: Any, listener: RawServer, name: str, keyed: bool
 ) -> None:
     url = f"http://{listener.address}/v1"
     resumed = invoke("resume", doctored(llm_at(url, name)), "--trust")
     assert resumed.exit_code == 7, resumed.output
-    assert listener.received
-    assert (CANARY.encode() in b"".join(listener.received)) == keyed
+    assert listener.requests
+    assert (CANARY.encode() in b"".join(listener.requests)) == keyed
 
 
 @pytest.mark.parametrize("name", [names.ROWS, names.RUN_JSON, names.QUESTIONS, names.PLOTS, "deep/link"])
@@ -317,12 +298,3 @@ def test_an_absurd_run_record_is_an_error(doctored: Any, kind: str) -> None:
     assert refused.exit_code == (4 if kind == "other chunks" else 3), refused.output
     assert "fix: " in refused.stderr
     assert (directory / names.ROWS).read_bytes() == before
-
-
-@pytest.mark.parametrize("name", [names.ROWS, names.QUESTIONS, names.TIMINGS_CSV])
-def test_a_damaged_run_file_is_an_error(doctored: Any, name: str) -> None:
-    directory = doctored(lambda run: None)
-    (directory / name).write_text("damaged\nagain\n")
-    refused = invoke("resume", directory)
-    assert refused.exit_code == 3, refused.output
-    assert name in refused.stderr

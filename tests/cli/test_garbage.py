@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.commands import invoke, make_project
+from support.loopback import RawServer, says
 
 from branchrank.bench.predictors import ApiPredictor
 from branchrank.errors import BranchRankError
@@ -35,40 +34,6 @@ GARBAGE = {
 EVERY = "0<&- 1>&- 2>&-"
 
 
-class Server:
-    """Answers every connection with the same bytes; with ``drip`` it then repeats one byte without end."""
-
-    def __init__(self, answer: bytes, drip: bytes = b"") -> None:
-        self._answer = answer
-        self._drip = drip
-        self._closing = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._threads = [threading.Thread(target=self._serve)]
-        self._threads[0].start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while not self._closing.is_set():
-                connection, _ = self._listener.accept()
-                self._threads.append(threading.Thread(target=self._one, args=(connection,)))
-                self._threads[-1].start()
-
-    def _one(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            connection.recv(65_536)
-            connection.sendall(self._answer)
-            while self._drip and not self._closing.wait(0.02):
-                connection.sendall(self._drip)
-
-    def close(self) -> None:
-        self._closing.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join()
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("garbage"))
@@ -76,8 +41,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=GARBAGE.values(), ids=GARBAGE)
 def garbage(request: pytest.FixtureRequest) -> Iterator[str]:
-    server = Server(request.param)
-    yield server.url
+    server = RawServer(says(request.param))
+    yield f"http://{server.address}"
     server.close()
 
 
@@ -101,9 +66,14 @@ def test_a_server_that_answers_garbage_is_an_error(project: Path, tmp_path: Path
 
 def test_the_predictor_api_has_one_deadline_for_the_whole_answer() -> None:
     """Each byte arrives well within any time between two reads; the whole answer would take five hours."""
-    server = Server(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", drip=b" ")
+
+    def endless(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        server.drip(connection, b" ")
+
+    server = RawServer(endless)
     try:
-        predictor = ApiPredictor(f"{server.url}/retrieve", timeout_s=0.5)
+        predictor = ApiPredictor(server.url, timeout_s=0.5)
         with pytest.raises(BranchRankError, match="timed out"):
             predictor.predict(Question(id="q", question="tea"), 5)
     finally:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from support.embedding_servers import DIGEST, EmbeddingServer, Reply, serving
+from support.embedding_servers import DIGEST, EmbeddingServer, serving
+from support.loopback import Reply
 
 from branchrank.embedders import Embedder, FakeEmbedder, open_embedder
 from branchrank.embedders import server as servers

@@ -3,9 +3,7 @@ import re
 import shutil
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from support.colbert_checkpoint import save_colbert
 from support.commands import invoke
+from support.loopback import Reply, Request, answering
 from support.tokenizer import save_tokenizer
 from support.worlds import write_pages
 
@@ -178,6 +177,9 @@ def test_a_missing_folder_is_not_looked_for_on_the_hub(name: str) -> None:
         open_embedder(IndexSettings(embedder=name))
 
 
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
 class Hub:
     """A model hub on a loopback port that serves one repository of files, or nothing at all."""
 
@@ -186,63 +188,30 @@ class Hub:
         self.paths: list[str] = []
         self.url = ""
 
-
-SHA = "0123456789abcdef0123456789abcdef01234567"
+    def reply(self, request: Request) -> Reply:
+        self.paths.append(request.path)
+        name = unquote(request.path.partition("/resolve/")[2].partition("/")[2])
+        headers = {"X-Repo-Commit": SHA, "ETag": f'"{name}"'}
+        if not self.files:
+            return Reply({}, 404, {"X-Error-Code": "RepoNotFound"})
+        if "/tree/" in request.path:
+            sizes = {name: len(content) for name, content in self.files.items()}
+            listed = [{"type": "file", "path": each, "size": sizes[each], "oid": "0" * 40} for each in sizes]
+            return Reply(listed, 200, headers)
+        if request.path.startswith("/api/models/tiny/model"):
+            siblings = [{"rfilename": name} for name in self.files]
+            return Reply({"id": "tiny/model", "sha": SHA, "siblings": siblings}, 200, headers)
+        if name in self.files:
+            return Reply(self.files[name], 200, headers)
+        return Reply({}, 404, headers)
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     running = Hub()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            running.paths.append(self.path)
-            name = unquote(self.path.partition("/resolve/")[2].partition("/")[2])
-            headers = {"X-Repo-Commit": SHA, "ETag": f'"{name}"'}
-            if not running.files:
-                status, content, headers = 404, b"{}", {"X-Error-Code": "RepoNotFound"}
-            elif "/tree/" in self.path:
-                listed = [
-                    {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
-                    for name, content in running.files.items()
-                ]
-                status, content = 200, json.dumps(listed).encode()
-            elif self.path.startswith("/api/models/tiny/model"):
-                siblings = [{"rfilename": name} for name in running.files]
-                status, content = (
-                    200,
-                    json.dumps({"id": "tiny/model", "sha": SHA, "siblings": siblings}).encode(),
-                )
-            elif name in running.files:
-                status, content = 200, running.files[name]
-            else:
-                status, content = 404, b"{}"
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(content)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    running.url = f"http://127.0.0.1:{server.server_port}"
-    use_hub(monkeypatch, running.url, tmp_path / "hub")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield running
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(running.reply) as running.url:
+        use_hub(monkeypatch, running.url, tmp_path / "hub")
+        yield running
 
 
 def use_hub(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from support.loopback import Reply, answering
 
 from branchrank.embedders import FakeEmbedder
 
 DIGEST = "0a109f422b47e3a30ba2b10eca18548e944e8a23073ee3f3e947efcf3c45e59f"
-
-
-class Reply:
-    """What a server sends: a status, a body (JSON unless bytes), headers, and the length it promises."""
-
-    def __init__(
-        self, body: Any, status: int = 200, headers: dict[str, str] | None = None, promised: int | None = None
-    ) -> None:
-        self.content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.status = status
-        self.headers = headers or {}
-        self.promised = len(self.content) if promised is None else promised
 
 
 class EmbeddingServer:
@@ -95,31 +82,5 @@ class EmbeddingServer:
 def serving() -> Iterator[EmbeddingServer]:
     """Run an :class:`EmbeddingServer` until the block ends."""
     service = EmbeddingServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            body = json.loads(self.rfile.read(length)) if length else {}
-            reply = service.reply(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-            self.send_response(reply.status)
-            for name, value in reply.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(reply.promised))
-            self.end_headers()
-            self.wfile.write(reply.content)
-
-        do_GET = do_POST
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    service.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(lambda request: service.reply(request.path, request.headers, request.json)) as service.url:
         yield service
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

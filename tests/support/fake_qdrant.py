@@ -6,22 +6,19 @@ Scores are computed from Qdrant's documentation (cosine; the sparse dot product 
 
 from __future__ import annotations
 
-import json
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from support.loopback import Reply, Request, answering
 
-class FakeQdrant(ThreadingHTTPServer):
+
+class FakeQdrant:
     """``collections`` maps a name to its layout and points; ``failing`` answers every request with it."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = ""
         self.collections: dict[str, dict[str, Any]] = {}
         self.failing: int | None = None
         self.answer: bytes | None = None
@@ -35,90 +32,48 @@ class FakeQdrant(ThreadingHTTPServer):
         #: Answer this many more requests that add points; None: all.
         self.upserts_left: int | None = None
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def reply(self, request: Request) -> Reply:
+        self.keys.append(request.headers.get("api-key"))
+        self.requests.append((request.method, request.path.partition("?")[0]))
+        headers = {"Content-Encoding": self.encoding} if self.encoding else {}
+        if self.failing:
+            return Reply({"status": {"error": "down"}, "time": 0}, self.failing, headers)
+        if self.answer is not None:
+            return Reply(self.answer, 200, headers)
+        result = self._result(request.method, request.path, request.json)
+        return Reply({"result": result, "status": "ok", "time": 0.0}, 404 if result is None else 200, headers)
 
-
-@contextmanager
-def fake_qdrant() -> Iterator[FakeQdrant]:
-    """A running server on loopback."""
-    server = FakeQdrant()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FakeQdrant
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_PUT = do_POST = do_DELETE = do_GET
-
-    def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.keys.append(self.headers.get("api-key"))
-        self.server.requests.append((self.command, self.path.partition("?")[0]))
-        if self.server.failing:
-            self._send(self.server.failing, json.dumps({"status": {"error": "down"}, "time": 0}).encode())
-        elif self.server.answer is not None:
-            self._send(200, self.server.answer)
-        else:
-            result = self._result(json.loads(body or "null"))
-            status = 404 if result is None else 200
-            self._send(status, json.dumps({"result": result, "status": "ok", "time": 0.0}).encode())
-
-    def _send(self, status: int, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        if self.server.encoding:
-            self.send_header("Content-Encoding", self.server.encoding)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def _result(self, body: Any) -> Any:
-        _, _, name, *rest = f"{self.path.partition('?')[0]}/".split("/")
+    def _result(self, method: str, path: str, body: Any) -> Any:
+        _, _, name, *rest = f"{path.partition('?')[0]}/".split("/")
         rest = rest[:-1]
         verb = "/".join(rest)
-        known = self.server.collections
+        known = self.collections
         if not name:
             return {"collections": [{"name": each} for each in known]}
         if verb == "exists":
             return {"exists": name in known}
-        if self.command == "PUT":
-            self.server.bodies.append((f"{name}/{verb}".rstrip("/"), body))
-        if not verb and self.command == "PUT":
+        if method == "PUT":
+            self.bodies.append((f"{name}/{verb}".rstrip("/"), body))
+        if not verb and method == "PUT":
             known[name] = {"layout": body, "points": {}}
             return True
         if name not in known:
             return None
         if not verb:
-            return known.pop(name) and True if self.command == "DELETE" else _described(known[name])
+            return known.pop(name) and True if method == "DELETE" else _described(known[name])
         points = known[name]["points"]
         if verb == "points/scroll":
             return _scrolled(points, body)
-        if verb == "points" and self.command == "POST":
+        if verb == "points" and method == "POST":
             found = [points[key] for key in body["ids"] if key in points]
             vectors = bool(body.get("with_vector"))
             return [{"id": each["id"], **({"vector": each["vector"]} if vectors else {})} for each in found]
         if verb == "points":
-            if self.server.upserts_left is not None:
-                self.server.upserts_left -= 1
-                if self.server.upserts_left < 0:
+            if self.upserts_left is not None:
+                self.upserts_left -= 1
+                if self.upserts_left < 0:
                     return None
-            kept = body["points"][self.server.drop_points :]
+            kept = body["points"][self.drop_points :]
             points.update({point["id"]: point for point in kept})
             return {"operation_id": 1, "status": "completed"}
         if verb == "points/delete":
@@ -127,8 +82,16 @@ class _Handler(BaseHTTPRequestHandler):
             return {"operation_id": 2, "status": "completed"}
         if verb == "points/count":
             return {"count": len(points)}
-        assert verb == "points/query", self.path
+        assert verb == "points/query", path
         return {"points": _query(points, body)}
+
+
+@contextmanager
+def fake_qdrant() -> Iterator[FakeQdrant]:
+    """A running server on loopback."""
+    server = FakeQdrant()
+    with answering(server.reply) as server.url:
+        yield server
 
 
 def _described(collection: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from redis import Redis
 from support import scripted_llm as scripted
 from support.canaries import Search, canary
 from support.commands import ROOT, invoke, program, write_lines
-from support.embedding_servers import EmbeddingServer, Reply, serving
+from support.embedding_servers import EmbeddingServer, serving
+from support.loopback import Reply
 from support.redis_server import RedisServer
 from support.worlds import write_pages
 
