@@ -297,9 +297,9 @@ def demo(
     The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
     Once the weights are installed, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2. The
     predictors are those of the name ``all``, ``local`` and ``hybrid`` with score fusion (``local-score`` and
-    ``hybrid-score``) and ``late-interaction``, and no LLM is called. The run's directory is inside
-    ``folder/reports``. A second call resumes an interrupted demo or returns the finished run. If ``fresh`` is
-    true, a new run is started. Existing files are not overwritten.
+    ``hybrid-score``), ``late-interaction``, ``bm25`` and ``dense``, and no LLM is called. The run's directory
+    is inside ``folder/reports``. A second call resumes an interrupted demo or returns the finished run. If
+    ``fresh`` is true, a new run is started. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
@@ -324,7 +324,7 @@ def demo(
             with_values(local, {"name": "local-score", **fused}),
             *("pageindex", hybrid),
             with_values(hybrid, {"name": "hybrid-score", "passages.order": "scores", **fused}),
-            "late-interaction",
+            *("late-interaction", "bm25", "dense"),
         )
         return made.benchmark(predictors, reports=folder / "reports", fresh=fresh, progress=progress)
 

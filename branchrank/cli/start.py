@@ -34,12 +34,12 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 @switch("--fresh", "Run the benchmark again even if a finished run exists.")
 @QUIET
 def demo(folder: Path, open_report: bool, verbose: bool, fresh: bool, quiet: bool) -> None:
-    """Compare six systems on the bundled sample, and write all files to FOLDER (default: branchrank-demo).
+    """Compare eight systems on the bundled sample, and write all files to FOLDER (default: branchrank-demo).
 
-    The sample has 31 documents and 161 questions. The command copies the sample into FOLDER, indexes the
-    documents, and runs the predictors local and hybrid (with RRF and with score fusion), pageindex and
-    late-interaction. The demo needs neither an LLM nor the network. If the command is interrupted, run it
-    again to resume. Existing files in FOLDER are not overwritten.
+    The sample has 31 documents and 430 questions. The command copies the sample into FOLDER, indexes the
+    documents, and runs the predictors local and hybrid (with RRF and with score fusion), pageindex,
+    late-interaction, bm25 and dense. The demo needs neither an LLM nor the network. If the command is
+    interrupted, run it again to resume. Existing files in FOLDER are not overwritten.
     """
     from branchrank import library
 

@@ -19,7 +19,7 @@ from branchrank.errors import UsageError
 from branchrank.measures.tradeoffs import Choice, Standing
 from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
-from branchrank.report.recommendation import cautions, recommendation_text
+from branchrank.report.recommendation import cautions, maybe_tuned_on, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.words import margin, milliseconds, open_question, size
@@ -166,6 +166,6 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
         )
     if undecided:
         return "questions on more pages; on these pages, no number of questions decides the open comparisons"
-    if not run.record.split or run.record.tuned_here:
+    if maybe_tuned_on(run) or run.record.tuned_here:
         return "repeat the run on questions that nothing was tuned on, with --split test"
     return "nothing; no system within the limits is open"

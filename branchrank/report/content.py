@@ -93,11 +93,10 @@ def facts(run: RunData) -> Section:
     """Return the section about the run's questions, corpus, indexes and settings."""
     record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
     origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
-    undeclared = "not given; scores on questions used for tuning can overstate a system's quality"
     rows = [
         ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
         ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or undeclared),
+        ("split", record.split or "no split declared"),
         ("corpus", f"{record.corpus} (digest {record.corpus_digest[:16]})" if record.corpus else "none"),
     ]
     for index in record.indexes:

@@ -64,19 +64,23 @@ def cautions(run: RunData) -> list[str]:
         found.append(
             f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
         )
-    if not run.record.split:
-        found.append("No split was declared (--split): scores on questions used for tuning can be too high.")
-    elif _NOT_TEST.search(run.record.split):
-        found.append(
-            f"The questions are the split {run.record.split!r}: scores on questions used for tuning can be "
-            "too high."
-        )
+    if asked := maybe_tuned_on(run):
+        found.append(f"{asked}: scores on questions used for tuning can be too high.")
     found += (
         f"{name}: tuned on these questions, so its scores can be too high" for name in run.record.tuned_here
     )
     found += run.record.warnings
     found += (failure.text for failure in failures(run.rows, run.record.predictors))
     return sorted(found, key=lambda text: _concerns(text, run.predictors))
+
+
+def maybe_tuned_on(run: RunData) -> str:
+    """Return why the questions may have been used for tuning, or an empty string if nothing suggests it."""
+    record = run.record
+    if _NOT_TEST.search(record.split):
+        return f"The questions are the split {record.split!r}"
+    tuned = any(each.tuned_on for each in record.predictors)
+    return "Systems were tuned, and no split was declared (--split)" if tuned and not record.split else ""
 
 
 def _concerns(caution: str, predictors: Sequence[str]) -> bool:

@@ -236,6 +236,7 @@ def test_a_run_on_the_tuning_questions_is_marked(words: tuple[Path, Path], proje
     other = run_words(words, questions_of(project))
     assert other[0]["predictors"][1]["tuned_on"] == digest
     assert "tuned on these questions" not in other[1]
+    assert "scores on questions used for tuning" in other[1], "no split says which questions these are"
 
 
 def test_a_tuned_system_that_loses_is_written_only_with_force(
@@ -257,8 +258,8 @@ def test_a_tuned_system_that_loses_is_written_only_with_force(
     assert "words-tuned" in words[0].read_text()
 
 
-@pytest.mark.parametrize(("split", "warned"), [("tuning", True), ("dev", True), ("test", False)])
-def test_only_test_questions_go_without_the_caution_about_tuning(
+@pytest.mark.parametrize(("split", "warned"), [("tuning", True), ("dev", True), ("test", False), ("", False)])
+def test_only_a_split_for_tuning_gives_the_caution_about_tuning(
     words: tuple[Path, Path], project: Path, split: str, warned: bool
 ) -> None:
     words[0].write_text(f'split = "{split}"\n{words[0].read_text()}')

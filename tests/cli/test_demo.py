@@ -40,7 +40,10 @@ def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
     rows = table(made / "summary.csv")
     assert [(row["predictor"], row["llm"]) for row in rows] == [
         (name, "none")
-        for name in ("local", "local-score", "pageindex", "hybrid", "hybrid-score", "late-interaction")
+        for name in (
+            *("local", "local-score", "pageindex", "hybrid", "hybrid-score", "late-interaction"),
+            *("bm25", "dense"),
+        )
     ]
     assert all(row["predictor"] in done.stdout for row in rows)
     assert "branchrank init" in done.stdout

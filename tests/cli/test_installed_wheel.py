@@ -87,7 +87,7 @@ def test_the_demo_of_the_installed_wheel(folder: Path, branchrank: Callable[...,
     assert (made / "report.html").is_file()
     rows = {row["predictor"]: row for row in table(made / "summary.csv")}
     assert list(rows) == ["local", "pageindex", "hybrid"]
-    assert rows["local"]["questions"] == "161"
+    assert rows["local"]["questions"] == "430"
     assert float(rows["local"]["strict_hit@5"]) > 0.7, "vectors of the model, not of a stand-in"
     again = branchrank("demo", "--quiet")
     assert again.stdout == done.stdout

@@ -60,8 +60,7 @@ def crowded(folder: Path) -> RunData:
             for weight in (0.25, 1.0)
         ),
     ]
-    questions = make_questions(40, unanswerable=5)
-    made = make_run(folder, arms, questions, change=lambda record: msgspec.structs.replace(record, split=""))
+    made = make_run(folder, arms, make_questions(40, unanswerable=5))
     # The labels of the plot of quality and latency are where the times put them.
     names = [arm.name for arm in arms]
     timed = (
@@ -178,7 +177,6 @@ def test_warnings_are_beside_the_recommendation_and_the_verdict(
     browser.open(pages["crowded"])
     beside = browser.run(_TEXTS % ".callout .cautions li")
     assert any("under 50 questions" in each for each in beside)
-    assert any("No split was declared" in each for each in beside)
     assert any("broken: all 45 queries failed" in each for each in beside)
     assert any("local: 1 of 45 queries failed" in each for each in beside)
     verdicts = browser.run(_TEXTS % "[aria-labelledby=statistics] .points li")

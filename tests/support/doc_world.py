@@ -131,9 +131,9 @@ def fill_qdrant(folder: Path, points: list[models.PointStruct]) -> None:
 
 
 def shorten(path: Path) -> None:
-    """Keep every tenth question of the sample, and the one that pages name."""
+    """Keep every 30th question of the sample, and the one that pages name."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for number, line in enumerate(lines) if number % 10 == 0 or '"br-017"' in line]
+    kept = [line for number, line in enumerate(lines) if number % 30 == 0 or '"br-017"' in line]
     path.write_text("".join(kept), encoding="utf-8")
 
 
