@@ -13,7 +13,7 @@ from branchrank.cli.terminal import Group
 #: (``module`` or ``module:function``) and its help text.
 HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
-        "demo": ("start:demo", "Benchmark six systems on the bundled sample. Try this first."),
+        "demo": ("start:demo", "Benchmark eight systems on the bundled sample. Try this first."),
         "init": ("start:init", "Write starter files for a benchmark on your documents."),
     },
     "Index documents": {

@@ -50,6 +50,8 @@ from branchrank.runs.words import (
 _NOT_TEST = re.compile("tun|dev|train|valid", re.IGNORECASE)
 #: The smallest reduction in latency, in ms, that a user would notice.
 _NOTICED_MS = 50.0
+#: The number of systems up to which a sentence names them instead of counting them.
+_LISTED = 4
 
 
 def is_pilot(run: RunData) -> bool:
@@ -144,6 +146,20 @@ def recommended(run: RunData) -> Recommended:
     return Recommended(_tie(run, leader, rivals, undecided), leader, undecided[0] if undecided else None)
 
 
+def decided(run: RunData) -> list[str]:
+    """Return which systems are better and which are worse than the baseline, as sentences."""
+    found = []
+    for verdict in ("better", "worse"):
+        against = [each for each in run.judgment.comparisons if each.baseline == run.judgment.baseline]
+        names = [each.candidate for each in against if each.verdict == verdict]
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+        if names:
+            listed = listed if len(names) <= _LISTED else f"{len(names)} systems"
+            are = "is" if len(names) == 1 else "are"
+            found.append(f"{listed} {are} {verdict} than {run.judgment.baseline}.")
+    return found
+
+
 def _rivals(run: RunData, name: str) -> list[Comparison]:
     """Return the comparisons of ``name`` as the candidate, in ascending order of difference."""
     found = [_seen_from(each, name) for each in run.judgment.comparisons]
@@ -206,12 +222,10 @@ def _is_settled(run: RunData, each: Comparison) -> bool:
 def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comparison]) -> tuple[Cell, ...]:
     unsettled = [each for each in rivals if each.verdict != "better"]
     closest = undecided[0] if undecided else unsettled[0]
-    beaten = [each.baseline for each in rivals if each.verdict == "better"]
     more = [_open(closest)] if undecided else []
     if others := [each.baseline for each in unsettled if each is not closest]:
         more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
-    if beaten:
-        more.append(f"Better than {beaten[0] if len(beaten) == 1 else f'{len(beaten)} systems'}.")
+    more += decided(run)
     lead = f"Inconclusive, {name} leads:" if undecided else f"{_verb(run)} {name}:"
     verdict = f"{_found(run, name)}, {_unclear(closest)}."
     cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
@@ -228,6 +242,7 @@ def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
         Styled("Inconclusive:"),
         f"{name} costs less than {leader} and may lose up to {most}.",
         _open(rival),
+        *decided(run),
     )
     if rival.excludes_gain:
         text = f"{_found(run, name)}; {leader} costs {price} for {gain}."

@@ -16,7 +16,7 @@ from branchrank.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.records import NOT_REPORTED
 from branchrank.report.content import heading
 from branchrank.report.losses import misses
-from branchrank.report.recommendation import cautions, recommended
+from branchrank.report.recommendation import cautions, decided, recommended
 from branchrank.report.result import named, over, rates_tables, scoring_words
 from branchrank.runs.attribution import short_id
 from branchrank.runs.directory import LATEST, find_run
@@ -108,6 +108,8 @@ def print_summary(run: RunData) -> None:
     say(console, title(run), style="bold")
     console.print()
     console.print(Text(" ").join(map(_text, found.text[:2])))
+    if found.open is not None and (clear := decided(run)):
+        say(console, f"Clear: {' '.join(clear)}")
     for caution in cautions(run):
         say(console, f"Warning: {caution}", style="yellow")
     console.print()

@@ -107,8 +107,13 @@ def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
 
 
 def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
+    run = made(
+        tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02), *(Planned(each, 0.1) for each in "abc")
+    )
+    text = recommendation_text(run)
     assert text.startswith("Inconclusive, hybrid leads: ")
+    assert " a, b and c are worse than local. " in text
+    assert "\nClear: a, b and c are worse than local.\n" in invoke("show", run.directory).stdout
     assert "no clear difference from local (+" in text
     assert re.search(r"Too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
 
