@@ -5,7 +5,7 @@
 
 1. The bundled sample is indexed and benchmarked in three configurations: in one process, with ``--jobs``, and
    with Ray. Each configuration uses a new workspace, and every command runs in a new process.
-2. The wall time of each command is measured in seconds. The benchmark asks each of three predictors 161
+2. The wall time of each command is measured in seconds. The benchmark asks each of three predictors all
    questions, and has no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
 4. The times depend on the machine's load, so the load before each configuration is printed.

@@ -3,7 +3,7 @@
     python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
-1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
+1. Questions are distributed over pages as in the first version of the bundled sample (154 questions on 29 pages) or as in a
    question set about Symfony's documentation (100 questions on 83 pages). Each simulated sample has n
    questions. If n is larger than the number of questions in the set, more questions are added to the same
    pages.

@@ -145,7 +145,7 @@ def test_a_difference_interval_widens_only_for_correlated_pages():
         assert least < (shared.high - shared.low) / (alone.high - alone.low) < most
 
 
-#: 100 questions on 83 pages, and 154 on 29 (the bundled sample).
+#: 100 questions on 83 pages, and 154 on 29.
 SYMFONY = [3, 3, *[2] * 13, *[1] * 68]
 SAMPLE = [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1]
 
