@@ -3,10 +3,10 @@
     python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
-1. Questions are distributed over pages as in the first version of the bundled sample (154 questions on 29 pages) or as in a
-   question set about Symfony's documentation (100 questions on 83 pages). Each simulated sample has n
-   questions. If n is larger than the number of questions in the set, more questions are added to the same
-   pages.
+1. Questions are distributed over pages as in the bundled sample's first 161 questions (154 with gold, on
+   29 pages) or as in a question set about Symfony's documentation (100 questions on 83 pages). Each simulated
+   sample has n questions. If n is larger than the number of questions in the set, more questions are added to
+   the same pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. The
    correlation within pages follows one of two models, "own rates" or "shared". With "own rates", each page
    has its own probabilities of the outcomes, which are sampled from a Dirichlet distribution (for hits, a
