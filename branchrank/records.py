@@ -9,6 +9,7 @@ parsing it. The error for an invalid line names the invalid field.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -54,13 +55,16 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         """The number of lines in the span, which is at least 1 for a valid span."""
         return self.line_end - self.line_start + 1
 
-    def overlap(self, other: Span) -> int:
-        """Return the number of lines that the two spans share, which is 0 for spans in different files."""
+    def overlap(self, other: Span, ignored: Sequence[int] = ()) -> int:
+        """Return the number of lines that the two spans share, which is 0 for spans in different files.
+
+        Lines in ``ignored``, which must be sorted, are not counted.
+        """
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
         last = min(self.line_end, other.line_end)
-        return max(0, last - first + 1)
+        return max(0, last - first + 1 - bisect_right(ignored, last) + bisect_left(ignored, first))
 
 
 class Node(Record, frozen=True, kw_only=True):

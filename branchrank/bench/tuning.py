@@ -46,6 +46,7 @@ from branchrank.records import Question, Record
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores
+from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.settings.fields import value_at, with_values
 from branchrank.spec import System
@@ -157,8 +158,7 @@ def tune(
     plan = _plan(given, contenders, points)
     asked = [question for question in check_plan(plan) if question.answerable]
     with shown_progress(progress) as shown:
-        rows = _rows(plan, asked, notify, shown)
-    scores = Scores(rows, asked)
+        scores = _scores(plan, asked, notify, shown)
     fold_of = _folds(scores.clusters, folds, seed)
     digest = questions_digest(load_questions(plan.questions_file))
     measure = primary_measure(plan.settings.part(BenchmarkSettings))
@@ -279,8 +279,8 @@ def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str,
     return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)
 
 
-def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
-    """Return one row for each predictor and question, and raise an error for a failed query."""
+def _scores(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> Scores:
+    """Return the scores of each predictor and question, and raise an error for a failed query."""
     rows: list[Row] = []
     every = tuple((number, 0) for number in range(len(plan.predictors)))
     wanted = [Wanted(question=question, answers=every) for question in asked]
@@ -298,7 +298,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
                 raise QuestionError(f"{row.predictor} failed at {row.question_id!r}: {row.error}")
             rows.append(row)
             progress("questions", len(rows) // len(every), len(asked))
-    return rows
+        return Scores(rows, asked, gold_facts(asked, opened.corpus) if opened.corpus else ())
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Split the bytes of a file into lines, and normalize text so that quotes are found.
+"""Split the bytes of a file into lines, find the lines without content, and normalize text for quotes.
 
 All parsers use this module, so their line numbers agree.
 
@@ -11,9 +11,10 @@ Normalized text has no differences in case, markup and layout.
 from __future__ import annotations
 
 import codecs
+import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -41,6 +42,29 @@ def split_lines(text: str) -> list[str]:
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+#: A stripped line that is only a delimiter: of code in Markdown (also in JSON), reStructuredText and
+#: AsciiDoc; of a section, table or directive; or of a comment or docstring.
+_DELIMITER = re.compile(
+    r"""(?x) "?(?:`{3,}|~~~|:::) [^`]* | \.\.[ ](?:code|code-block|sourcecode):: .* | \[source\b[^\]]*\]
+    | [-=+|:\ \t]* | ([~^*_.\#"'`])\1{2,} | \.\. | "\\n",?
+    | [rR]?(?:\"{3}|'{3}) | \#+:? | //+!? | /\*+!? | \*+/ | \* | <!-{2,} | -{2,}!?>
+    """
+)
+
+
+def blank_lines(lines: Iterable[str], first: int = 1) -> tuple[int, ...]:
+    """Return the numbers of the lines without content. ``first`` is the number of the first line.
+
+    A line has no content if it is only whitespace, a code fence, a rule or a comment delimiter, also after
+    the ``>`` of a quotation.
+
+    >>> blank_lines(["Call it:", "", "```python", "run()", "```"])
+    (2, 3, 5)
+    """
+    stripped = (line.strip().lstrip("> \t") for line in lines)
+    return tuple(number for number, line in enumerate(stripped, first) if _DELIMITER.fullmatch(line))
 
 
 _MARKUP = str.maketrans("", "", "*_`~#|\\")

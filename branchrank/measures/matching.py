@@ -8,8 +8,8 @@
    (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not specify lines, so any hit
    from the file is a strict hit.
 4. Under the half (or full) criterion, a hit is correct if its source matches and the hit alone contains at
-   least half (or all) of the gold item's lines. If an item has no lines, a strict hit is also a half hit and
-   a full hit.
+   least half (or all) of the gold item's lines with content (:func:`~branchrank.corpus.lines.blank_lines`).
+   If an item has no lines, a strict hit is also a half hit and a full hit.
 5. Under the relaxed criterion, a hit is correct if its source is the source of a gold item.
 6. Only the first hit that matches a gold item is credited with the item, and only one hit is credited with
    each gold page (source). No measure therefore counts the same gold twice.
@@ -38,7 +38,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from branchrank.corpus.lines import normalize
+from branchrank.corpus.lines import blank_lines, normalize
 from branchrank.measures.measures import Mode, Ranking
 from branchrank.records import (
     Count,
@@ -124,7 +124,8 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     """A hit with its judgment, as stored in a run's rows, without its text.
 
     ``characters`` and ``tokens`` are the length of the hit's text. All token counts use the same tokenizer,
-    whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``.
+    whichever model embeds the text. ``blank_lines`` is the number of its lines without content. In rows from
+    older versions, ``tokens`` and ``blank_lines`` are ``None``.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
@@ -140,6 +141,7 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     score: float
     gain: Grade
     tokens: Count | None = None
+    blank_lines: Count | None = None
     gold: Count | None = None
     page: Count | None = None
     node_id: str | None = None
@@ -154,10 +156,14 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits for one question, best first."""
+    """The judged hits for one question, best first.
+
+    ``blank_lines`` maps the source of each gold item to its lines without content, sorted.
+    """
 
     hits: tuple[JudgedHit, ...]
     question: Question
+    blank_lines: Mapping[str, Sequence[int]] = msgspec.field(default_factory=dict)
 
     def ranking(self, mode: Mode) -> Ranking:
         """Return the ranking for measures with the scoring ``mode``.
@@ -190,6 +196,23 @@ class Judged(Record, frozen=True, kw_only=True):
             gold = (STRICT_GAIN,) * len(self.question.gold)
         return Ranking(gains=gains, returned=len(self.hits), gold=gold)
 
+    def resolved(self, hit: JudgedHit) -> Span:
+        """Return the hit's lines, in the first gold item's source if the hit's source is an alias of it."""
+        return msgspec.structs.replace(hit.span, source=resolve_source(hit.source, self.question))
+
+    def gold_lines(self, gold: Span, spans: Sequence[Span]) -> int:
+        """Count the lines with content that ``gold`` shares with disjoint spans.
+
+        All lines of gold that has no line with content count.
+        """
+        blank = self.blank_lines.get(gold.source, ())
+        blank = blank if gold.overlap(gold, blank) else ()
+        return sum(gold.overlap(span, blank) for span in spans)
+
+    def _holds(self, hit: JudgedHit, gold: Span, share: float) -> bool:
+        """Return whether the hit contains at least ``share`` (0 to 1) of the gold's lines with content."""
+        return self.gold_lines(gold, [self.resolved(hit)]) >= share * self.gold_lines(gold, [gold])
+
     def _first_to_hold(self, share: float) -> list[int]:
         """Return, for each gold item, the rank of the first hit with at least ``share`` of the item's lines.
 
@@ -202,8 +225,8 @@ class Judged(Record, frozen=True, kw_only=True):
                 number
                 for number, item in enumerate(self.question.gold)
                 if (
-                    _holds(hit, item, self.question, share)
-                    if has_lines(item, self.question)
+                    self._holds(hit, item.span, share)
+                    if item.span is not None and has_lines(item, self.question)
                     else hit.gold == number
                 )
             }
@@ -232,14 +255,6 @@ def gold_pages(question: Question) -> dict[str, bool]:
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
     return weak
-
-
-def _holds(hit: JudgedHit, item: GoldItem, question: Question, share: float) -> bool:
-    """Return whether the hit contains at least ``share`` (0 to 1) of the item's lines."""
-    gold = item.span
-    assert gold is not None
-    resolved = msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question))
-    return resolved.overlap(gold) >= share * gold.lines
 
 
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
@@ -272,6 +287,7 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
                 characters=len(hit.plain),
                 score=hit.score,
                 gain=gain,
+                blank_lines=len(blank_lines(hit.text.split("\n"))),
                 gold=min(covers, default=None),
                 page=pages.index(source) if source in pages else None,
                 node_id=hit.node_id,

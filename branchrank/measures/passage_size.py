@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from branchrank.measures.matching import AnyHit, JudgedHit, is_file_level, resolve_source, without_excluded
+from branchrank.measures.matching import Judged, JudgedHit, is_file_level, resolve_source, without_excluded
 from branchrank.measures.measures import mean
 from branchrank.records import UNPLACED, Question, Record, Span
 
@@ -18,12 +18,13 @@ from branchrank.records import UNPLACED, Question, Record, Span
 class PassageSize(Record, frozen=True, kw_only=True):
     """The number of lines in the hits for one question, and how many of these lines are gold.
 
-    ``lines`` is the sum of the hits' lengths in lines, so a line in two hits counts twice. ``gold_lines``
-    counts the distinct gold lines that the hits contain. ``span_precision`` is ``gold_lines / lines``, or 0
-    without hits. ``gold_coverage`` is the largest share of a gold item's lines that the hits contain, because
-    one gold item is enough to answer the question. ``span_precision`` and ``gold_coverage`` are ``None`` for
-    file-level gold and for unanswerable questions. ``repeated_pages`` counts the hits that are on the same
-    page as a higher-ranked hit.
+    ``lines`` is the sum of the hits' lengths in lines, so a line in two hits counts twice. The other values
+    count only lines with content. ``gold_lines`` counts the distinct gold lines that the hits contain.
+    ``span_precision`` is ``gold_lines`` divided by the number of returned lines, or 0 without hits.
+    ``gold_coverage`` is the largest share of a gold item's lines that the hits contain, because one gold item
+    is enough to answer the question. ``span_precision`` and ``gold_coverage`` are ``None`` for file-level
+    gold and for unanswerable questions. ``repeated_pages`` counts the hits that are on the same page as a
+    higher-ranked hit.
     """
 
     hits: int
@@ -34,25 +35,29 @@ class PassageSize(Record, frozen=True, kw_only=True):
     gold_coverage: float | None
 
 
-def passage_size(hits: Sequence[AnyHit], question: Question) -> PassageSize:
+def passage_size(judged: Judged) -> PassageSize:
     """Count the lines and gold lines in the hits for one question.
 
-    Hits in excluded spans, and hits without a place in the corpus, are ignored.
+    Hits without a place in the corpus are ignored.
     """
-    kept = [hit for hit in without_excluded(hits, question) if hit.source != UNPLACED]
+    question = judged.question
+    kept = [hit for hit in judged.hits if hit.source != UNPLACED]
     lines = sum(hit.span.lines for hit in kept)
-    returned = _disjoint(
-        msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question)) for hit in kept
-    )
+    returned = _disjoint(map(judged.resolved, kept))
     gold = [item.span for item in question.gold if not is_file_level(item, question) and item.span]
-    gold_lines = _common_lines(returned, _disjoint(gold))
+    gold_lines = sum(judged.gold_lines(span, returned) for span in _disjoint(gold))
+    # Gold that has only blank lines counts, although the lines of the hits don't.
+    counted = max(gold_lines, lines - sum(hit.blank_lines or 0 for hit in kept))
     return PassageSize(
         hits=len(kept),
         repeated_pages=len(kept) - len({resolve_source(hit.source, question) for hit in kept}),
         lines=lines,
         gold_lines=gold_lines,
-        span_precision=(gold_lines / lines if lines else 0.0) if gold else None,
-        gold_coverage=max((_common_lines(returned, [span]) / span.lines for span in gold), default=None),
+        span_precision=(gold_lines / counted if counted else 0.0) if gold else None,
+        gold_coverage=max(
+            (judged.gold_lines(span, returned) / judged.gold_lines(span, [span]) for span in gold),
+            default=None,
+        ),
     )
 
 
@@ -67,11 +72,6 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
         else:
             found.append(span)
     return found
-
-
-def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the lines that are in both lists of spans. The spans within each list must not overlap."""
-    return sum(span.overlap(other) for span in some for other in others)
 
 
 def found_within(hits: Sequence[JudgedHit], question: Question, lines: int) -> bool:

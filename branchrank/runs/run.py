@@ -74,7 +74,7 @@ class RunData:
     @cached_property
     def scores(self) -> Scores:
         """The value of every measure for every row."""
-        return Scores(self.rows, self.asked)
+        return Scores(self.rows, self.asked, self.gold_facts)
 
     @property
     def predictors(self) -> list[str]:
@@ -134,6 +134,11 @@ class RunData:
     def facts(self) -> Mapping[str, GoldFacts]:
         """A mapping from question ids to facts about the document and section of each question's gold."""
         return {each.question_id: each for each in self.gold_facts}
+
+    @property
+    def counts_blank_lines(self) -> bool:
+        """Whether lines without content count, because an older version made the run."""
+        return all(each.blank_lines is None for each in self.gold_facts)
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:

@@ -312,6 +312,8 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     for name in ("corpus_digest", "top_k", "mode", "seed"):
         if getattr(old, name) != getattr(new, name):
             yield f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
+    if baseline.counts_blank_lines != candidate.counts_blank_lines:
+        yield "half and full hits: only one of the runs counts lines without content"
     built = {each.name: each.digest for each in old.indexes}
     for index in new.indexes:
         if built.get(index.name) != index.digest:

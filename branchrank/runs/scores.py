@@ -19,6 +19,7 @@ from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, sourc
 from branchrank.measures.measures import NamedMeasure, mean, named_measure
 from branchrank.records import UNPLACED, Hit, Question, Record, Span
 from branchrank.runs.rows import Row
+from branchrank.runs.slices import GoldFacts
 
 STANDARD = (
     "strict_hit@1",
@@ -47,9 +48,12 @@ def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
 class Scores:
     """The scores of each predictor for each question of a run."""
 
-    def __init__(self, rows: Iterable[Row], questions: Sequence[Question]) -> None:
+    def __init__(
+        self, rows: Iterable[Row], questions: Sequence[Question], facts: Iterable[GoldFacts] = ()
+    ) -> None:
         self.questions = {question.id: question for question in questions}
         self.answerable = [question.id for question in questions if question.answerable]
+        self._blank_lines = {each.question_id: each.blank_lines or {} for each in facts}
         self._values: dict[tuple[str, str], dict[str, float]] = {}
         self._rows: dict[str, dict[str, list[Row]]] = {}
         for row in rows:
@@ -121,8 +125,13 @@ class Scores:
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
         """Return the measure's value for one row."""
-        question = self.questions[row.question_id]
-        return measure.measure(Judged(hits=row.hits, question=question).ranking(measure.mode))
+        return measure.measure(self.judged(row).ranking(measure.mode))
+
+    def judged(self, row: Row, depth: int | None = None) -> Judged:
+        """Return the first ``depth`` hits of a row, by default all, with what they are judged by."""
+        key = row.question_id
+        blank_lines = self._blank_lines.get(key, {})
+        return Judged(hits=row.hits[:depth], question=self.questions[key], blank_lines=blank_lines)
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
         """Return the mean of a predictor's scores over the answerable questions."""

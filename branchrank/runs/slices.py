@@ -2,7 +2,8 @@
 
 1. At the end of a run, each document with gold is read once. The document's length, the depth of the gold's
    section and the gold's content (prose, code or a table) are determined.
-2. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
+2. The gold's lines without content are found, which most measures don't count.
+3. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from branchrank.corpus.document import Document, Section
-from branchrank.corpus.reading import read_document
+from branchrank.corpus.lines import blank_lines
+from branchrank.corpus.reading import document_lines, read_document
 from branchrank.errors import BranchRankError, UsageError, suggestion
 from branchrank.io.files import read_beneath
-from branchrank.measures.matching import gold_level
-from branchrank.records import Count, GoldItem, Question, Record, Span
+from branchrank.measures.matching import gold_level, has_lines
+from branchrank.records import Count, GoldItem, LineNumber, Question, Record, Span
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
@@ -27,12 +31,16 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     ``content`` is the kind of block that contains the most gold lines (``prose``, ``code`` or ``table``).
     ``depth`` is the level of the gold's section, from 0 for the document itself. An unknown ``content`` is an
     empty string, and an unknown ``document_lines`` or ``depth`` is ``None``.
+
+    ``blank_lines`` maps the source of each gold item with lines to those without content, in order. It is
+    ``None`` in runs of older versions, in which these lines count.
     """
 
     question_id: str
     content: str = ""
     document_lines: Count | None = None
     depth: Count | None = None
+    blank_lines: dict[str, tuple[LineNumber, ...]] | None = None
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
@@ -48,7 +56,33 @@ def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
         except (BranchRankError, OSError):
             return None
 
-    return [_facts(question, document) for question in questions if question.gold]
+    @cache
+    def lines(source: str) -> list[str]:
+        try:
+            return document_lines(root, source)
+        except (BranchRankError, OSError):
+            return []
+
+    return [
+        msgspec.structs.replace(_facts(question, document), blank_lines=_blank_lines(question, lines))
+        for question in questions
+        if question.gold
+    ]
+
+
+def _blank_lines(
+    question: Question, lines: Callable[[str], Sequence[str]]
+) -> dict[str, tuple[LineNumber, ...]]:
+    found: dict[str, set[int]] = {}
+    for item in question.gold:
+        span = item.span
+        if span is not None and has_lines(item, question):
+            own = item.source_file == question.gold[0].source_file
+            sources = (item.source_file, *(question.source_aliases if own else ()))
+            text = next(filter(None, map(lines, sources)), [])
+            blank = blank_lines(text[span.line_start - 1 : span.line_end], span.line_start)
+            found.setdefault(item.source_file, set()).update(blank)
+    return {source: tuple(sorted(numbers)) for source, numbers in found.items()}
 
 
 def _facts(question: Question, document: Callable[[str], Document | None]) -> GoldFacts:

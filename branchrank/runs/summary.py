@@ -116,9 +116,9 @@ def summarize(
 def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, NamedMeasure]) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
-    answers = [(row.hits[:PASSAGE_DEPTH], row.question_id) for row in scores.answerable_rows(predictor)]
-    shown = [hit for hits, _ in answers for hit in hits]
-    sizes = [passage_size(hits, scores.questions[key]) for hits, key in answers]
+    answers = [scores.judged(row, PASSAGE_DEPTH) for row in scores.answerable_rows(predictor)]
+    shown = [hit for judged in answers for hit in judged.hits]
+    sizes = list(map(passage_size, answers))
     tokens = [hit.tokens for hit in shown if hit.tokens is not None]
     models = ", ".join(sorted({call.model for call in calls if call.model}))
     llm = models if models and rows[0].llm in (NO_LLM, NOT_REPORTED) else rows[0].llm

@@ -57,7 +57,7 @@ def test_measures(heading, measure, printed):
 
 
 def test_passages():
-    size = passage_size(HITS, ASKED)
+    size = passage_size(judge(HITS, ASKED))
     assert f"{summarize_passages([size])['lines_per_hit']:.2f} lines per hit" in section(
         "measures.md", "lines_per_hit, characters per hit, tokens per hit"
     )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.corpus.lines import normalize
-from branchrank.measures.matching import judge, source_cluster, without_excluded
+from branchrank.measures.matching import Judged, judge, source_cluster, without_excluded
 from branchrank.measures.measures import parse_measure
 from branchrank.records import Question, Span
 
@@ -140,6 +140,18 @@ def test_half_and_full_count_the_gold_lines_in_one_hit(first, last, half, full):
     """The gold has 13 lines, 40 to 52: half of them are 7."""
     judged = judge([hit("a.md", first, last)], question(gold("a.md", 40, 52)))
     assert (judged.hits[0].gold, *right(judged)) == (0, [1][:half], [1][:full])
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "half", "full"),
+    [(40, 43, False, False), (40, 44, True, False), (41, 47, True, True), (1, 500, True, True)],
+)
+def test_half_and_full_count_only_lines_with_content(first, last, half, full):
+    """Of the gold's lines, 41, 42 and 44 to 47 have content: half of them are 3."""
+    hits = judge([hit("a.md", first, last)], question(gold("a.md", 40, 49))).hits
+    without = {"a.md": (40, 43, 48, 49)}
+    judged = Judged(hits=hits, question=question(gold("a.md", 40, 49)), blank_lines=without)
+    assert right(judged) == ([1][:half], [1][:full])
 
 
 def test_each_gold_item_gives_half_and_full_credit_to_one_hit():

@@ -4,7 +4,7 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
@@ -14,23 +14,35 @@ from branchrank.records import GoldItem, Span
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)
-@given(hits_of, golds_of)
-def test_spans_are_measured_as_the_sets_of_their_lines(hits, golds):
+@given(hits_of, golds_of, st.sets(st.integers(1, 16), max_size=6))
+def test_spans_are_measured_as_the_sets_of_their_lines_with_content(hits, golds, blank):
     asked = question(*golds, source_aliases=("c",))  # c stands for the first gold item's source
-    returned = {
-        (golds[0].source_file if each.source == "c" else each.source, line)
+
+    def counted(source, each):
+        return [(source, line) for line in range(each[0], each[1] + 1) if line not in blank]
+
+    wanted = [{*counted(item.source_file, (item.answer_line_start, item.answer_line_end))} for item in golds]
+    assume(all(wanted))
+    hits = [
+        msgspec.structs.replace(
+            each, text="\n".join("*" if n in blank else "text" for n in range(first, last + 1))
+        )
         for each in hits
-        for line in range(each.line_start, each.line_end + 1)
-    }
-    wanted = [
-        {(item.source_file, line) for line in range(item.answer_line_start, item.answer_line_end + 1)}
-        for item in golds
+        for first, last in [(each.line_start, each.line_end)]
     ]
-    lines = sum(each.span.lines for each in hits)
+    first = golds[0].source_file
+    lines = [
+        line
+        for each in hits
+        for line in counted(first if each.source == "c" else each.source, (each.line_start, each.line_end))
+    ]
+    returned = {*lines}
     gold_lines = len(returned & set().union(*wanted))
-    size = passage_size(hits, asked)
-    assert (size.lines, size.gold_lines) == (lines, gold_lines)
-    assert size.span_precision == (gold_lines / lines if lines else 0)
+    judged = judge(hits, asked)
+    without = {source: sorted(blank) for source in "abc"}
+    size = passage_size(msgspec.structs.replace(judged, blank_lines=without))
+    assert (size.lines, size.gold_lines) == (sum(each.span.lines for each in hits), gold_lines)
+    assert size.span_precision == (gold_lines / len(lines) if lines else 0)
     assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
 
 
@@ -65,7 +77,8 @@ def test_gold_without_lines_is_within_the_lines_of_a_whole_hit():
 
 def test_a_huge_hit_uses_little_memory():
     tracemalloc.start()
-    size = passage_size([hit("a", 1, 2_000_000), hit("a", 5, 9)], question(gold("a", 3, 1_000_002)))
+    hits = [hit("a", 1, 2_000_000), hit("a", 5, 9)]
+    size = passage_size(judge(hits, question(gold("a", 3, 1_000_002))))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (size.lines, size.gold_lines, size.gold_coverage) == (2_000_005, 1_000_000, 1.0)
@@ -74,19 +87,23 @@ def test_a_huge_hit_uses_little_memory():
 
 
 def test_file_level_gold_has_no_lines_to_measure():
-    size = passage_size([hit("a", 1, 4)], question(gold("a", 1, 4), gold_level="file"))
+    size = passage_size(judge([hit("a", 1, 4)], question(gold("a", 1, 4), gold_level="file")))
     assert (size.lines, size.span_precision, size.gold_coverage) == (4, None, None)
 
 
-def test_excluded_hits_do_not_count_in_the_passage_size():
-    asked = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
-    assert passage_size([hit("x", 1, 9), hit("a", 1, 4)], asked).span_precision == 1.0
+def test_gold_without_a_line_of_content_counts_all_its_lines():
+    judged = judge([hit("a", 1, 4, "*\n*\n*\n*"), hit("a", 1, 9)], question(gold("a", 2, 5)))
+    judged = msgspec.structs.replace(judged, blank_lines={"a": (1, 2, 3, 4, 5)})
+    assert [judged.ranking(mode).gains for mode in ("half", "full")] == [((1, 2),), ((2, 2),)]
+    first = passage_size(msgspec.structs.replace(judged, hits=judged.hits[:1]))
+    assert (first.gold_lines, first.span_precision, first.gold_coverage) == (3, 1.0, 0.75)
 
 
 def test_totals_weigh_every_hit_the_same():
     asked = question(gold("a", 1, 4))
-    sizes = [passage_size([hit("a", 1, 10), hit("a", 11, 20)], asked), passage_size([hit("a", 1, 1)], asked)]
+    answers = [[hit("a", 1, 10), hit("a", 11, 20)], [hit("a", 1, 1)]]
+    sizes = [passage_size(judge(hits, asked)) for hits in answers]
     summary = summarize_passages(sizes)
     assert summary["lines_per_hit"] == 7.0
     assert summary["span_precision"] == (0.2 + 1.0) / 2
-    assert summarize_passages([passage_size([], asked)])["lines_per_hit"] is None
+    assert summarize_passages([passage_size(judge([], asked))])["lines_per_hit"] is None

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from branchrank.bench.record import differences, read_seal, seal_of
 from branchrank.bench.resume import RunAccess
+from branchrank.corpus.lines import blank_lines
 from branchrank.corpus.loading import digest_now
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.reading import document_lines
@@ -31,7 +32,7 @@ from branchrank.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.measures.matching import is_strict
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
-from branchrank.records import Hit, Record
+from branchrank.records import UNPLACED, Hit, Record
 from branchrank.report.verify.derived import Finding, check_derived, check_rows, row_finding, some
 from branchrank.report.verify.rerun import Rerun, ask_again
 from branchrank.runs import directory as names
@@ -162,7 +163,10 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
             )
             for problem in check_anchors([replace(question, gold=gold)], lines)
         ]
-    changed = {each.question_id for each in {*gold_facts(run.asked, root)} ^ {*run.gold_facts}}
+    now = {each.question_id: each for each in gold_facts(run.asked, root)}
+    if run.counts_blank_lines:
+        now = {key: replace(each, blank_lines=None) for key, each in now.items()}
+    changed = [key for key in now.keys() | run.facts.keys() if now.get(key) != run.facts.get(key)]
     differing = [
         Finding(file=names.GOLD, place=f"question {key!r}", message="differs from the corpus")
         for key in sorted(changed)
@@ -171,9 +175,10 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
 
 
 def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
-    """Yield a finding for each credited hit that neither overlaps the gold's lines nor contains its quote.
+    """Yield a finding for each hit whose credit or whose number of lines without content is wrong.
 
-    The text of a hit is read from the documents, because rows contain no text.
+    The lines of a credited hit overlap the gold's lines or contain its quote. The text of a hit is read from
+    the documents, because rows contain no text.
     """
 
     @cache
@@ -186,11 +191,17 @@ def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
     for row in run.rows:
         question = run.scores.questions[row.question_id]
         for rank, each in enumerate(row.hits, start=1):
+            first, last = each.line_start, each.line_end
+            own = lines(each.source)[first - 1 : last]
+            blank = len(blank_lines(own))
+            known = {blank, None} if run.counts_blank_lines else {blank}
+            if each.blank_lines not in known and each.source != UNPLACED:
+                message = f"hit {rank} has {blank} lines without content, not {each.blank_lines}"
+                yield row_finding(run.record.rows_file, row.key, message)
             item = None if each.gold is None else question.gold[each.gold]
             if item is None or (item.answer_quote or "").startswith(HASHED):
                 continue
-            first, last = each.line_start, each.line_end
-            text = "\n".join(lines(each.source)[first - 1 : last])
+            text = "\n".join(own)
             hit = Hit(id="", source=each.source, line_start=first, line_end=last, text=text, score=0)
             if not is_strict(hit, item, question):
                 message = (

@@ -197,10 +197,11 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
 def _comparable(row: Row) -> dict[str, Any]:
     """Return the parts of a row that a rerun must repeat, as JSON values.
 
-    The ids of hits are left out, because other packages can make them anew in each process.
+    The ids of hits are left out, because other packages can make them anew in each process. The numbers of
+    lines without content are compared with the corpus.
     """
     calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
-    hits = tuple(replace(hit, id="") for hit in row.hits)
+    hits = tuple(replace(hit, id="", blank_lines=None) for hit in row.hits)
     return {**msgspec.to_builtins(replace(row, error="", calls=(), hits=hits)), "calls": calls}
 
 
