@@ -99,9 +99,10 @@ def scoring_words(run: RunData) -> list[str]:
     words = []
     if modes & {"strict", *SHARES}:
         words.append(
-            "A strict hit contains at least one gold line, a half hit at least half, a full hit all of them. "
-            + ("" if run.counts_blank_lines else "Half and full hits count only lines with content.")
+            "A strict hit contains at least one gold line, a half hit at least half, a full hit all of them."
         )
+        if not run.counts_blank_lines:
+            words.append("Half and full hits count only lines with content.")
     if "relaxed" in modes:
         words.append("A relaxed hit is on the gold's page.")
     if "graded" in modes:
