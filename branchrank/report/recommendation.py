@@ -148,15 +148,16 @@ def recommended(run: RunData) -> Recommended:
 
 def decided(run: RunData) -> list[str]:
     """Return which systems are better and which are worse than the baseline, as sentences."""
-    found = []
+    found, baseline = [], run.judgment.baseline
     for verdict in ("better", "worse"):
-        against = [each for each in run.judgment.comparisons if each.baseline == run.judgment.baseline]
-        names = [each.candidate for each in against if each.verdict == verdict]
-        listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-        if names:
-            listed = listed if len(names) <= _LISTED else f"{len(names)} systems"
-            are = "is" if len(names) == 1 else "are"
-            found.append(f"{listed} {are} {verdict} than {run.judgment.baseline}.")
+        of = [
+            each for each in run.judgment.comparisons if (each.baseline, each.verdict) == (baseline, verdict)
+        ]
+        *first, last = [f"{each.candidate} ({change(each.difference, each.measure)})" for each in of] or [""]
+        listed = " and ".join([*([", ".join(first)] if first else []), last])
+        if of:
+            who = listed if len(of) <= _LISTED else f"{len(of)} systems"
+            found.append(f"{who} {'is' if len(of) == 1 else 'are'} {verdict} than {baseline}.")
     return found
 
 
