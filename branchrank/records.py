@@ -365,7 +365,7 @@ class Predictor(Protocol):
 
     Any class with a method ``retrieve`` can be used, without a base class. The class can define two optional
     attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
-    the name of the LLM that the predictor uses (by default ``none``).
+    the name of the LLM that the predictor uses, or ``none`` (by default ``not reported``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

@@ -8,6 +8,7 @@ DOCS = Path("docs")
 
 class Titles:
     name = "titles"
+    llm = "none"
 
     def __init__(self) -> None:
         self.pages = {}

@@ -119,7 +119,14 @@ def load_retriever(text: str) -> Predictor | Retriever:
     and :class:`MissingDependencyError` if the adapter's framework is not installed.
     """
     prefix, _, rest = text.partition(":")
-    chosen = adapter(prefix) if rest.count(":") and prefix in adapter_names() else None
+    names = adapter_names()
+    if (":" in rest) != (prefix in names):
+        wrong = "the module is missing" if prefix in names else f"unknown prefix{or_else(prefix, names)}"
+        raise UsageError(
+            f"predictor {text!r}: {wrong}",
+            remedy="give a pipeline as PREFIX:MODULE:NAME, or a class of your own as MODULE:NAME",
+        )
+    chosen = adapter(prefix) if prefix in names else None
     module, _, rest = (rest if chosen else text).partition(":")
     name, *options = rest.split(":")
     wanted = f"{name}: {chosen.made_of}" if chosen else f"{name}.retrieve(query, k)"

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from branchrank.errors import UsageError
 from branchrank.records import Passage
 
 #: The keys of metadata under which loaders store where a text is from, the most complete path first.
 SOURCES = ("source", "file_path", "path", "source_file", "url", "file_name", "filename", "docno")
 #: The keys under which splitters store the first and the last line.
 LINES = (("line_start", "line_end"), ("start_line", "end_line"))
+
+
+def unusable(returned: str, wanted: str) -> UsageError:
+    """Return the error for a retriever that returned something other than what its framework defines."""
+    return UsageError(f"the retriever returned {returned}, not {wanted}", remedy=f"return {wanted}")
+
+
+def documents(found: object, field: str, name: str) -> list[Any]:
+    """Return what a retriever returned as a list.
+
+    Raises :class:`UsageError` if it is not a list of objects called ``name``, which have the ``field``.
+    """
+    if not isinstance(found, Iterable) or isinstance(found, str | Mapping):
+        raise unusable(type(found).__name__, f"a list of {name}")
+    listed = list(found)
+    for each in listed:
+        if not hasattr(each, field):
+            raise unusable(f"a list of {type(each).__name__}", f"a list of {name}")
+    return listed
 
 
 def passage(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from branchrank.adapters import Adapter, Retriever, no_options
-from branchrank.adapters.documents import passage
+from branchrank.adapters.documents import documents, passage
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Answer, LLMUse
 
@@ -79,13 +79,13 @@ class _Retriever(Retriever):
             found = self.pipeline.run(self._data(query, k), include_outputs_from={name, *self.writers})
         except PipelineRuntimeError as error:  # the component is in the second line
             raise BranchRankError(" ".join(str(error).split())) from error
-        documents = found.get(name, {}).get(socket)
-        if documents is None:
+        returned = found.get(name, {}).get(socket)
+        if returned is None:
             raise BranchRankError(f"the Haystack component {name!r} did not run, or gave no {socket}")
         return Answer(
             hits=[
                 passage(each.content or "", each.meta, rank, score=each.score, key=each.id)
-                for rank, each in enumerate(documents, start=1)
+                for rank, each in enumerate(documents(returned, "content", "Haystack Document"), start=1)
             ],
             calls=[use for writer in self.writers for use in _calls(found.get(writer, {}))],
         )

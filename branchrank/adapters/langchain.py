@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from branchrank.adapters import Adapter, Retriever, no_options
-from branchrank.adapters.documents import passage
+from branchrank.adapters.documents import documents, passage
 from branchrank.llm.request import estimate_tokens
 from branchrank.records import Answer, LLMUse
 
@@ -46,7 +46,7 @@ class _Retriever(Retriever):
         calls = _handler()()
         before = _CALLS.set(calls)
         try:
-            found = _asking(self.runnable, k).invoke(query)
+            found = documents(_asking(self.runnable, k).invoke(query), "page_content", "LangChain Document")
         finally:
             _CALLS.reset(before)
         return Answer(

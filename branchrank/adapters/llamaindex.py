@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from branchrank.adapters import Adapter, Retriever, no_options
-from branchrank.adapters.documents import passage
+from branchrank.adapters.documents import documents, passage, unusable
 from branchrank.errors import UsageError
 from branchrank.llm.request import estimate_tokens
 from branchrank.records import Answer, LLMUse
@@ -70,6 +70,11 @@ class _Retriever(Retriever):
             nodes = self.retriever.retrieve(bundle)
             for each in self.postprocessors:
                 nodes = each.postprocess_nodes(nodes, query_bundle=bundle)
+        except AttributeError as error:  # LlamaIndex reads the nodes before it returns them
+            if error.name != "node":
+                raise
+            returned = f"a list of {type(error.obj).__name__}"
+            raise unusable(returned, "a list of NodeWithScore") from error
         finally:
             root_dispatcher.event_handlers = before
         return Answer(
@@ -77,7 +82,7 @@ class _Retriever(Retriever):
                 passage(
                     each.node.get_content(), each.node.metadata, rank, score=each.score, key=each.node.node_id
                 )
-                for rank, each in enumerate(nodes, start=1)
+                for rank, each in enumerate(documents(nodes, "node", "NodeWithScore"), start=1)
             ],
             calls=calls.made,
         )

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from branchrank.adapters import Adapter, Retriever, no_options
-from branchrank.adapters.documents import passage
+from branchrank.adapters.documents import passage, unusable
 from branchrank.records import Answer
 
 _PASSAGE = re.compile(r"%p\d+$")
@@ -43,6 +43,11 @@ class _Retriever(Retriever):
         import pandas as pd
 
         found = self.transformer.transform(pd.DataFrame([["1", query]], columns=["qid", "query"]))
+        if not hasattr(found, "columns"):
+            raise unusable(type(found).__name__, "a data frame of results")
+        if len(found) and not {"docno", "text"} & {*found.columns}:
+            columns = ", ".join(map(str, found.columns))
+            raise unusable(f"the columns {columns}", "a data frame with the column docno or text")
         if "rank" in found.columns:
             found = found.sort_values("rank", kind="stable")
         elif "score" in found.columns:

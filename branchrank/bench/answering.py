@@ -170,13 +170,13 @@ def answer(
     The lines and the text of hits that a system did not make are those of the documents of ``places``.
     """
     row = Row(question_id=question.id, predictor=predictor.name, llm=predictor.llm, repeat=repeat)
-    counts: dict[str, int] = {}
+    counts: dict[str, object] = {}
     try:
         retrieval = predictor.predict(question, top_k, repeat)
         if places is not None and not isinstance(predictor, SystemPredictor):
             placed = places.placed(retrieval)
             retrieval = msgspec.structs.replace(retrieval, hits=placed.hits)
-            counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous")}
+            counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous", "unknown")}
     except FATAL:
         raise
     except Exception as error:

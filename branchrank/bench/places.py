@@ -27,12 +27,16 @@ _WORD = re.compile(r"\w+")
 
 
 class Placed(Record, frozen=True, kw_only=True):
-    """The hits of an answer with their own text, and the number of hits of each kind that need a remark."""
+    """The hits of an answer with their own text, and the number of hits of each kind that need a remark.
+
+    ``unknown`` has the source of each text whose source is not in the corpus.
+    """
 
     hits: tuple[Hit, ...]
     altered: int
     missing: int
     ambiguous: int
+    unknown: tuple[str, ...]
 
 
 class Places:
@@ -55,6 +59,7 @@ class Places:
         Raises :class:`BranchRankError` for lines that do not exist.
         """
         problems: Counter[Problem] = Counter()
+        unknown: list[str] = []
         hits: list[Hit] = []
         altered = 0
         for rank, hit in enumerate(retrieval.hits, start=1):
@@ -64,11 +69,15 @@ class Places:
                 altered += differs
             else:
                 found = self.locator.find(passage)
+                if passage.source and not self.locator.source_of(passage.source):
+                    unknown.append(passage.source)
                 own = self._anchored(hit, found) if isinstance(found, Anchor) else hit
                 problems.update(() if isinstance(found, Anchor) else (found,))
             hits.append(own)
         missing, ambiguous = problems["missing"], problems["ambiguous"]
-        return Placed(hits=tuple(hits), altered=altered, missing=missing, ambiguous=ambiguous)
+        return Placed(
+            hits=tuple(hits), altered=altered, missing=missing, ambiguous=ambiguous, unknown=tuple(unknown)
+        )
 
     def _anchored(self, hit: Hit, anchor: Anchor) -> Hit:
         placed = msgspec.structs.replace(

@@ -19,7 +19,6 @@ from branchrank.io.files import NOT_JSON
 from branchrank.io.printable import bare_url, encodable, split_url, url_to_show
 from branchrank.measures.matching import without_excluded
 from branchrank.records import (
-    NO_LLM,
     NOT_REPORTED,
     UNPLACED,
     Answer,
@@ -146,11 +145,12 @@ class ClassPredictor(Untraced):
     The predictor's name is the object's attribute ``name``, or else the ``name`` argument. ``origin`` is the
     string ``module:Class`` if the user passed such a string, and otherwise the dotted name of the object's
     class or of the function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
+    Without an attribute ``llm``, it is not known what the predictor spends on LLMs.
     """
 
     def __init__(self, name: str, wrapped: Predictor | Retriever, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
-        self.llm = str(getattr(wrapped, "llm", NO_LLM))
+        self.llm = str(getattr(wrapped, "llm", NOT_REPORTED))
         self.wrapped = wrapped
         self.origin = origin
 
@@ -162,7 +162,10 @@ class ClassPredictor(Untraced):
 
     def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
         """Call the method ``retrieve``."""
-        returned = self.wrapped.retrieve(question.question, k)
+        try:
+            returned = self.wrapped.retrieve(question.question, k)
+        except UsageError as error:
+            raise UsageError(f"{self.name}: {error.message}", remedy=error.remedy) from error
         found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
         if not isinstance(found, Iterable) or isinstance(found, str):
             raise self._wrong(f"{type(found).__name__}, not a list of branchrank.records.Hit")
@@ -271,7 +274,9 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     if callable(getattr(thing, "retrieve", None)):
         return ClassPredictor(type(thing).__name__, cast("Predictor", thing), origin=_dotted(type(thing)))
     if callable(thing):
-        wrapped = SimpleNamespace(retrieve=thing, name=_name_of(thing))
+        wrapped = SimpleNamespace(
+            retrieve=thing, name=_name_of(thing), llm=getattr(thing, "llm", NOT_REPORTED)
+        )
         return ClassPredictor("", cast("Predictor", wrapped), origin=_dotted(thing))
     raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
 

@@ -68,8 +68,8 @@ class Row(Record, frozen=True, kw_only=True):
 
     ``excluded`` is the number of hits that were removed because they overlap an excluded span. ``altered`` is
     the number of hits whose returned text is not the text of their lines. ``missing`` and ``ambiguous`` are
-    the numbers of hits without lines whose text is at no place of the corpus, and at several. Numbers that
-    are 0 are omitted.
+    the numbers of hits without lines whose text is at no place of the corpus, and at several. ``unknown`` has
+    the sources of the texts that named a source outside the corpus. Empty counts and lists are omitted.
     """
 
     question_id: str
@@ -89,6 +89,7 @@ class Row(Record, frozen=True, kw_only=True):
     altered: Count | msgspec.UnsetType = msgspec.UNSET
     missing: Count | msgspec.UnsetType = msgspec.UNSET
     ambiguous: Count | msgspec.UnsetType = msgspec.UNSET
+    unknown: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> RowKey:

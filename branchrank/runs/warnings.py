@@ -27,7 +27,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *labeled_by_llm(questions),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
-        *avoidable_latency(run.predictors, run.indexes),
+        *avoidable_latency(run),
     )
 
 
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[Failure]:
-    """Yield a warning for each predictor with failed queries or LLM calls, fallbacks or altered texts."""
+    """Yield a warning for each predictor with failures, fallbacks, texts that need a remark, or no hits."""
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
         errors = [row.error for row in own if row.status == "failed"]
@@ -65,6 +65,11 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             low = ", so its rates can be too low" if 20 * lost > total else ""
             words = f"{lost} of {plural(total, 'hit')} have no place in the corpus, and each is a miss"
             parts.append(f"{words}{low}{_see(unplaced)}")
+        if unknown := [source for row in own for source in row.unknown or ()]:
+            words = f"{plural(len(unknown), 'text')} named a source that is not in the corpus, most often"
+            parts.append(f"{words} {_commonest(unknown)!r}, and all documents were searched for them")
+        if own and not no_answer and not any(row.hits or row.excluded for row in own):
+            parts.append(f"no hits for any of {plural(len({row.question_id for row in own}), 'question')}")
         if parts:
             yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
 
@@ -73,18 +78,19 @@ def _see(rows: Sequence[Row]) -> str:
     return f" (see `branchrank explain RUN {shlex.quote(rows[0].question_id)}`)"
 
 
-def avoidable_latency(predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]) -> Iterator[str]:
+def avoidable_latency(run: RunRecord) -> Iterator[str]:
     """Yield a warning if systems rescored by token vectors that the index does not contain."""
-    without = {facts.name for facts in indexes if facts.token_vectors == "none"}  # noqa: S105 - no secret
+    without = {facts.name for facts in run.indexes if facts.token_vectors == "none"}  # noqa: S105 - no secret
     slow = [
         each.name
-        for each in predictors
+        for each in run.predictors
         if each.system and each.system.rescore.method == "maxsim" and each.index in without
     ]
     if slow:
         yield (
             f"{' and '.join(slow)}: each query computed the token vectors of its candidates, which takes "
-            "most of its time; to store them in the index, run: branchrank index --token-vectors int8"
+            "most of its time; to store them in the index, run: branchrank index --data-dir "
+            f"{shlex.quote(run.data_dir)} --token-vectors int8"
         )
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from support.commands import invoke, table, write_lines
 from support.doc_blocks import blocks
-from support.pipelines import FRAMEWORKS, SPENDING, of_nine_documents, routed
+from support.pipelines import FRAMEWORKS, SPENDING, of_nine_documents, of_strings, routed
 from support.small_corpus import small_workspace
 
 from branchrank import Run, Workspace, adapters
 from branchrank.adapters import adapted
-from branchrank.errors import BranchRankError
+from branchrank.errors import BranchRankError, UsageError
 from branchrank.runs.warnings import failures
 
 BOILS, VINEGAR = ("index.md", 3, 3), ("guide/descale.md", 3, 3)
@@ -136,6 +136,15 @@ def test_what_an_adapter_cannot_use_is_refused_before_any_work(project: Path, na
     refused = ask(project, "--predictor", name)
     assert refused.exit_code == 2
     assert reason in refused.stderr
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_list_of_strings_ends_the_run_and_is_named(project: Path, name: str) -> None:
+    with (
+        Workspace.open(project / "data") as workspace,
+        pytest.raises(UsageError, match=r"mine: the retriever returned (a list of str|list), not a"),
+    ):
+        workspace.benchmark([("mine", of_strings()[name])], questions=project / "q.jsonl")
 
 
 def test_a_component_of_haystack_that_does_not_run_is_named() -> None:

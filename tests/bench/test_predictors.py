@@ -36,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_user_class_runs_beside_the_built_in_systems(project: Path) -> None:
     made = benchmark(project, "--predictor", "local", "--predictor", "support.predictors:WholePages")
     local, own = table(made / "summary.csv")
-    assert (local["predictor"], own["predictor"], own["llm"]) == ("local", "whole-pages", "none")
+    assert (local["predictor"], own["predictor"], own["llm"]) == ("local", "whole-pages", "not reported")
     assert own["questions"] == local["questions"] == "8"
     assert float(own["lines_per_hit"]) == 20
     assert float(own["strict_hit@1"]) == pytest.approx(3 / 7, abs=1e-6), "one of them by its quote"
@@ -86,6 +86,8 @@ def test_the_example_predictor_can_be_benchmarked(
         ("support.predictors:Broken", "OSError: no such model"),
         ("support.predictors:NoRetrieve", "has no method retrieve"),
         ("support.predictors:", "AttributeError"),
+        ("langchian:support.pipelines:langchain", "did you mean `langchain`?"),
+        ("haystack:rag", "the module is missing"),
         (":Class", "ValueError: Empty module name"),
     ],
 )
@@ -95,7 +97,7 @@ def test_an_invalid_predictor_class_is_refused_before_any_work(
     result = invoke("benchmark", "--data-dir", project / "data", "--reports", tmp_path, "--predictor", name)
     assert result.exit_code == 2
     assert reason in result.stderr
-    assert "PYTHONPATH" in result.stderr
+    assert "PYTHONPATH" in result.stderr or "PREFIX:MODULE:NAME" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -232,10 +234,14 @@ def test_texts_without_lines_are_placed_in_the_corpus(
         return [Passage(text=RIGHT, source=f"docs/{PAGE}", line_start=10, line_end=12)]
 
     def first(query: str, k: int) -> list[object]:
-        return [RIGHT, "Every word here is from nowhere at all."]
+        return [Passage(text=RIGHT, source="nowhere.md"), "Every word here is from nowhere at all."]
 
+    def silent(query: str, k: int) -> list[object]:
+        return []
+
+    silent.llm = "none"
     endpoint.answer = lambda body: hits({"text": RIGHT, "line_start": None})
-    predictors = [texts, longer, first, ApiPredictor(endpoint.url)]
+    predictors = [texts, longer, first, ApiPredictor(endpoint.url), silent]
     with Workspace.open(project / "data") as workspace:
         run = workspace.benchmark(predictors, questions=questions, latency_sample=1, reports=tmp_path)
         anchor = workspace.locate(RIGHT)
@@ -250,12 +256,17 @@ def test_texts_without_lines_are_placed_in_the_corpus(
         "longer": [(PAGE, 10)],
         "first": [(PAGE, 10), (UNPLACED, 2)],
         "api": [(PAGE, 10)],
+        "silent": [],
     }
     frame = run.summary.set_index("predictor")
-    assert list(frame["strict_hit@1"]) == [0, 1, 1, 1], "a text without a place holds its rank"
-    assert list(frame["missing_hits"]) == [1, 0, 1, 0]
-    assert list(frame["lines_per_hit"]) == [3, 3, 3, 3]
-    assert any("1 of 2 hits have no place" in text for text in cautions(run.data))
+    assert list(frame["strict_hit@1"]) == [0, 1, 1, 1, 0], "a text without a place holds its rank"
+    assert list(frame["missing_hits"]) == [1, 0, 1, 0, 0]
+    assert list(frame["lines_per_hit"])[:4] == [3, 3, 3, 3]
+    assert list(frame["llm"]) == ["not reported"] * 4 + ["none"]
+    warned = list(cautions(run.data))
+    assert any("1 of 2 hits have no place" in text for text in warned)
+    assert [text.partition(":")[0] for text in warned if "1 text named a source" in text] == ["first"]
+    assert [text for text in warned if "no hits" in text] == ["silent: no hits for any of 1 question"]
     assert run.verify().findings == ()
 
 

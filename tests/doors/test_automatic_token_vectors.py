@@ -73,7 +73,7 @@ def test_a_benchmark_stores_them_for_a_system_that_compares_them(data: Path) -> 
 def test_a_run_without_them_names_the_command_that_avoids_the_wait(data: Path) -> None:
     run = benchmark(data, "late-interaction", flags=("--token-vectors=none",))
     [warning] = [each for each in run.data.record.warnings if "token vectors" in each]
-    assert warning.endswith("run: branchrank index --token-vectors int8")
+    assert warning.endswith(f"run: branchrank index --data-dir {data.name} --token-vectors int8")
     assert not kept(data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from branchrank.measures.matching import JudgedHit
 from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
@@ -30,7 +31,8 @@ ASKING = PredictorRecord(name="hybrid", llm="ghost")
 
 
 def answered(number: int, *fallbacks: str) -> Row:
-    return Row(question_id=str(number), predictor="hybrid", llm="ghost", fallbacks=fallbacks)
+    hit = JudgedHit(id="a", source="a.md", line_start=1, line_end=1, characters=1, score=1.0, gain=0)
+    return Row(question_id=str(number), predictor="hybrid", llm="ghost", fallbacks=fallbacks, hits=(hit,))
 
 
 def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason() -> None:

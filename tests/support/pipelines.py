@@ -232,6 +232,31 @@ def routed() -> Any:
 SPENDING = {"langchain": langchain_llm, "llamaindex": llamaindex_llm, "haystack": haystack_llm}
 
 
+def of_strings() -> dict[str, Any]:
+    """Retrievers that return a list of strings."""
+    import pyterrier as pt
+    from haystack import component
+    from langchain_core.runnables import RunnableLambda
+    from llama_index.core.retrievers import BaseRetriever
+
+    class Strings(BaseRetriever):
+        def _retrieve(self, query_bundle: Any) -> Any:
+            return ["kettle"]
+
+    @component
+    class Strung:
+        @component.output_types(documents=list[str])
+        def run(self, query: str) -> dict[str, Any]:
+            return {"documents": ["kettle"]}
+
+    return {
+        "langchain": RunnableLambda(lambda query: ["kettle"]),
+        "llamaindex": Strings(),
+        "haystack": Strung(),
+        "pyterrier": pt.apply.generic(lambda topics: ["kettle"]),
+    }
+
+
 def of_nine_documents() -> dict[str, Any]:
     """Retrievers over nine documents that return two by themselves."""
     from haystack import Document as HaystackDocument
