@@ -22,7 +22,7 @@ from branchrank.records import Record
 from branchrank.report.recommendation import cautions, maybe_tuned_on, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.words import margin, milliseconds, open_question, size
+from branchrank.runs.words import MORE_PAGES, margin, milliseconds, open_question, size
 
 
 class Advice(Record, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def _advice(runs: Sequence[RunData], limits: Limits, delta: float | None) -> Adv
     undecided = _open(found, chosen) if chosen else []
     return Advice(
         runs=tuple(dict.fromkeys(each.directory for each in runs)),
-        recommendation=recommendation_text(run) if kept else "No recommendation: no system is in the limits.",
+        recommendation=recommendation_text(run) if kept else _none_within(run, limits),
         best=chosen.best if chosen else "",
         cheapest=chosen.cheapest.name if chosen else "",
         delta=margin(run.settings.delta, run.primary.name),
@@ -133,6 +133,20 @@ def _excess(run: RunData, name: str, limits: Limits) -> str:
     return ""
 
 
+def _none_within(run: RunData, limits: Limits) -> str:
+    """Say that no system is within the limits, and name the fastest if even this one is too slow."""
+    timed = [
+        (row.latency_p95_ms, row.predictor) for row in run.summary_rows if row.latency_p95_ms is not None
+    ]
+    p95, fastest = min(timed, default=(0.0, ""))
+    if limits.p95_ms is None or p95 <= limits.p95_ms:
+        return "No recommendation: no system is in the limits."
+    return (
+        f"No recommendation: no system is that fast. The fastest is {fastest}, with a p95 of "
+        f"{milliseconds(p95)} ms."
+    )
+
+
 def _open(found: Sequence[Standing], chosen: Choice) -> list[Comparison]:
     """Return the undecided comparisons with the best system, the most valuable first."""
     price = {each.name: (each.cost, each.p95_ms) for each in found}
@@ -154,7 +168,9 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
     """Return the next experiment."""
     silent = [row.predictor for row in run.summary_rows if not row.reports_llm]
     if silent and not measured:
-        return f"write what {', '.join(silent)} uses as `llm` in its table, or report its LLM calls"
+        return f"write what {', '.join(silent)} uses as `llm` in its class or table, or report its LLM calls"
+    if not measured and all(row.latency_p95_ms is not None for row in run.summary_rows):
+        return "choose other limits, or measure other systems"
     if not measured:
         return "measure the latency of every system (--latency-sample), or choose other limits"
     first = next((each for each in undecided if each.enough), None)
@@ -165,7 +181,7 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
             f"--predictor {first.baseline} --predictor {first.candidate} --questions FILE"
         )
     if undecided:
-        return "questions on more pages; on these pages, no number of questions decides the open comparisons"
+        return f"{MORE_PAGES}; on these pages, no number of questions decides the open comparisons"
     if maybe_tuned_on(run) or run.record.tuned_here:
         return "repeat the run on questions that nothing was tuned on, with --split test"
     return "nothing; no system within the limits is open"

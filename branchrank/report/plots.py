@@ -302,7 +302,8 @@ def place_labels(
         )
         for edge, middle, side, left in choices:
             box = (left, left + width, middle - LINE_PIXELS / 2, middle + LINE_PIXELS / 2)
-            if left >= 0 and left + width <= WIDTH and not any(_meet(box, other) for other in taken):
+            inside = left >= 0 and left + width <= WIDTH and box[2] >= 0  # below are the numbers of the axis
+            if inside and not any(_meet(box, other) for other in taken):
                 found[place] = (edge, middle, side)
                 taken.append(box)
                 break

@@ -10,7 +10,7 @@ from branchrank.io.table import Table, plain, table_of
 from branchrank.measures import power
 from branchrank.records import Record
 from branchrank.runs.estimates import Pilot
-from branchrank.runs.words import p_value
+from branchrank.runs.words import MORE_PAGES, p_value
 
 #: Assumptions for a power analysis without a pilot. In our runs, score differences of questions on the same
 #: page had correlations from 0 to 0.13.
@@ -57,12 +57,11 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
         if first.difference is not None:
             most = f"{power.MOST_QUESTIONS:,}"
             where = "as many pages" if self.pages is None else f"{self.pages:,} pages"
-            needed = f"more than {most} questions on {where}"
-            if first.questions_needed is not None:
-                needed = f"{first.questions_needed:,} questions on {where}"
-            elif self.pages is not None:
-                needed = f"more than {where}, on which {most} questions are not enough"
-            lines.append(f"Confirming a difference of {first.difference:g} needs {needed} (80% power).")
+            needed = f"more than {most}" if first.questions_needed is None else f"{first.questions_needed:,}"
+            confirmed = f"Confirming a difference of {first.difference:g} needs {needed} questions on {where}"
+            if first.questions_needed is None and self.pages is not None:
+                confirmed = f"{where} can't confirm a difference of {first.difference:g}: {MORE_PAGES}"
+            lines.append(f"{confirmed} (80% power).")
             if self.pages is not None:
                 alone = power.questions_for_hit_difference(
                     first.disagreement, first.difference, first.alpha / first.family

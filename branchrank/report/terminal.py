@@ -24,6 +24,7 @@ from branchrank.runs.run import RunData, with_others
 from branchrank.runs.summary import count_columns
 from branchrank.runs.tables import FIRST_RATES
 from branchrank.runs.words import (
+    MORE_PAGES,
     deciding,
     milliseconds,
     number,
@@ -118,7 +119,7 @@ def print_summary(run: RunData) -> None:
     place, steps = _place(run.directory), []
     if found.open is not None:
         pair = sorted((found.open.candidate, found.open.baseline), key=run.judgment.baselines.__contains__)
-        steps = [f"{' vs '.join(pair)}: {deciding(found.open) or 'write questions about more pages'}"]
+        steps = [f"{' vs '.join(pair)}: {deciding(found.open) or MORE_PAGES}"]
     keys = misses(run, found.system)
     steps += [f"branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
     for line in ["next:", *(f"  {step}" for step in steps)] if steps else ():

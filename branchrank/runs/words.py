@@ -12,6 +12,8 @@ NOTHING = "–"
 MINUS = "−"
 #: Printed in place of an interval that can't be computed.
 FEW_PAGES = "few pages"
+#: Printed in place of the number of questions that would decide.
+MORE_PAGES = "more pages are needed"
 
 
 def percent(value: float | None) -> str:

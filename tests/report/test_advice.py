@@ -12,6 +12,7 @@ from branchrank import library
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.report.recommendation import recommendation_text
 from branchrank.runs.run import RunData
+from branchrank.runs.words import milliseconds
 
 PRICES = PriceTable(date="2026-01-01", models={"model-a": ModelPrice(prompt=1.0, completion=1.0)})
 QUESTIONS = make_questions(100, per_page=2)
@@ -51,8 +52,11 @@ def test_runs_over_the_same_questions_are_merged_and_limits_leave_systems_out(
     said = invoke("advise", *paths, "--max-cost", "0").output
     assert "left out: asked (cost " in said
     assert "Use good: " in said
+    rows = {row.predictor: row.latency_p95_ms for run in reversed(runs) for row in run.summary_rows}
+    p95, fastest = min((p95, name) for name, p95 in rows.items())
     none = invoke("advise", *paths, "--max-p95", "0.000001").output
-    assert "No recommendation: no system is in the limits." in none
+    assert f"fastest is {fastest}, with a p95 of {milliseconds(p95)} ms" in none
+    assert "--latency-sample" not in none
 
 
 def test_the_next_experiment_names_an_open_cheaper_system(tmp_path: Path) -> None:

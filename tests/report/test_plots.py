@@ -14,7 +14,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.report.costs import sweeps
 from branchrank.report.drawing import FONT, HEIGHT, WIDTH, drawings, text_pixels
 from branchrank.report.line_plots import Swept, losses, risks, sweep
-from branchrank.report.plots import differences, frontier, place_labels, rates
+from branchrank.report.plots import LINE_PIXELS, differences, frontier, place_labels, rates
 from branchrank.runs.scores import Estimate
 
 #: Here Altair checks what is drawn; no other test waits for that.
@@ -48,6 +48,7 @@ def test_no_label_covers_a_label_or_a_point(crowd: int) -> None:
         left = x if side == "right" else x - text_pixels(name)
         assert left >= 0
         assert left + text_pixels(name) <= WIDTH
+        assert y >= LINE_PIXELS / 2, "the numbers of the axis are below"
         boxes.append((left, left + text_pixels(name), y))
     for number, (left, right, height) in enumerate(boxes):
         others = [box for place, box in enumerate(boxes) if place != number]
