@@ -170,8 +170,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to ``name``, or an empty string if no name is similar."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    """Return the known name that is most similar to ``name`` or has it as a word, or an empty string."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    near = near or [each for each in names if name in re.split("[-_]", each)]
     return near[0] if near else ""
 
 

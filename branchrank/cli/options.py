@@ -43,12 +43,16 @@ class RunFolder(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the run's directory."""
-        from branchrank.runs.directory import find_run
+        from branchrank.runs.directory import LATEST, RUN_FOLDERS, find_run
 
         try:
-            return find_run(Path(str(super().convert(value, param, ctx))), self.status)
+            found = find_run(Path(str(super().convert(value, param, ctx))), self.status)
         except UsageError as error:
             self.fail(f"{error.message}; {error.remedy}", param, ctx)
+        if found == Path(LATEST) and not found.exists():
+            folders = " or ".join(map(str, RUN_FOLDERS))
+            self.fail(f"there is no {self.status} run in {folders}", param, ctx)
+        return found
 
 
 RUN = RunFolder()

@@ -64,8 +64,8 @@ def _find(tree: Tree, name: str) -> Node:
 
 
 def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
-    span = "" if node.line_start is None else f"  lines {node.line_start}-{node.own_line_end}"
-    if node.line_end != node.own_line_end:
+    span = f"  lines {node.line_start}-{node.own_line_end}" if node.has_lines else ""
+    if span and node.line_end != node.own_line_end:
         span += f", with subsections to {node.line_end}"
     click.echo(f"{'  ' * level}{safe_line(node.title)}  [{safe_line(node.id)}]{span}")
     if level < depth:

@@ -46,7 +46,7 @@ from branchrank.records import Record
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
 #: The number of suffixes that the note about skipped files lists.
-_SHOWN_KINDS = 8
+_SHOWN_KINDS = 25
 #: The pattern in ``exclude`` that makes all source code part of a corpus.
 ALL_CODE = "!*"
 _CODE_LEFT_OUT = "source code; to index it: --code"

@@ -523,16 +523,15 @@ class Gate(Record, frozen=True, kw_only=True):
     comparison: Comparison
 
 
-def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Gate:
+def gate(comparison: Comparison, delta: float) -> Gate:
     """Check that the candidate's loss against the baseline is smaller than ``delta``.
 
     ``delta`` must be 0 or more.
 
-    ``identical`` is true if the candidate and the baseline returned the same hits. The check passes if
-    ``identical`` is true, or if the interval's lower bound is above -delta. The check fails if the interval's
-    upper bound is below -delta. The check is undecided in all other cases, including too few pages for an
-    interval. If delta is 0 and either bound of the interval is exactly 0, the verdict decides: the check
-    passes for ``better`` and fails for ``worse``.
+    The check passes if both systems returned the same hits, or if the interval's lower bound is above -delta.
+    The check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,
+    including too few pages for an interval. If delta is 0 and either bound of the interval is exactly 0, the
+    verdict decides: the check passes for ``better`` and fails for ``worse``.
 
     The check can be undecided even if no score changed. If no score changed on n questions, a loss of up to
     about z**2 / n still can't be excluded, where z is the normal quantile.
@@ -544,8 +543,9 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
         f"[{interval}], delta {delta:g}, n = {comparison.n}"
     )
     outcome: Decision
-    if identical:
+    if comparison.identical:
         outcome, why = "pass", "the hits are the same for every question"
+        figures = f"{comparison.measure}, n = {comparison.n}"
     elif low is None or high is None:
         outcome, why = "undecided", "the gold is on too few pages to compute an interval"
     elif low > -delta or comparison.verdict == "better":

@@ -28,10 +28,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 Qrels = dict[str, dict[str, int]]
 
 
-_ORDER = (
-    "The two commands take their arguments in different orders: "
-    "branchrank score-trec QRELS RUN, compare-trec QRELS RUN"
-)
+_ORDER = "The qrels come first: branchrank score-trec QRELS RUN, compare-trec QRELS RUN RUN"
 #: Maps the expected and the actual number of columns to the fix that the error suggests.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run file. {_ORDER}",

@@ -254,10 +254,7 @@ def _change(
 
 def gate_runs(compared: RunComparison, delta: float) -> RunGate:
     """Check that no predictor is worse than in the baseline run by ``delta`` or more."""
-    decisions = {
-        pair.candidate.predictor: gate(pair.comparison, delta, identical=pair.comparison.identical)
-        for pair in compared.pairs
-    }
+    decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
     order: tuple[Decision, ...] = ("pass", "undecided", "fail")
     outcome = max((each.outcome for each in decisions.values()), key=order.index)
     return RunGate(outcome=outcome, decisions=decisions, compared=compared)

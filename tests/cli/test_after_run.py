@@ -70,10 +70,8 @@ def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) ->
     assert invoke("show", "latest").stdout.startswith("Pilot: later, 3 questions")
     assert f"2 runs start with '{name[:8]}': " in invoke("show", name[:8]).stderr
     assert invoke("show", "nothing").exit_code == 3
-    assert (
-        "has no interrupted run" in invoke("resume", "latest").stderr
-        or invoke("resume", "latest").exit_code == 3
-    )
+    none = invoke("resume", "latest")
+    assert (none.exit_code, "there is no interrupted run in reports" in none.stderr) == (2, True)
     pair = invoke("gate", "latest", "--baseline", made_later.name)
     assert pair.stdout.startswith("pass: local: ")
     assert invoke("datasets", "a=latest").exit_code == invoke("datasets", made_later).exit_code

@@ -66,6 +66,7 @@ def test_a_typo_gets_the_nearest_name(project: Path, typed: str, meant: str) -> 
     [
         ("[locla]\n", "local"),
         ("[local]\nrrf_kk = 3\n", "rrf_k"),
+        ("[benchmark]\nseed = 3\n", "sample_seed"),
         ("corpsu = 'docs'\n", "corpus"),
     ],
 )

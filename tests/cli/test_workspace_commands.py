@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import invoke, json_lines, make_project, write_lines
-from support.worlds import PAGES, write_pages
+from support.worlds import PAGES, make_index, write_pages
 
 from branchrank.index.generations import build_lock
 from branchrank.settings import PARTS, settings_of
@@ -124,7 +124,7 @@ def test_quiet_indexing_counts_the_notes(tmp_path: Path) -> None:
     assert loud[0] not in quiet
 
 
-def test_show_prints_a_subtree(project: Path) -> None:
+def test_show_prints_a_subtree(project: Path, tmp_path: Path) -> None:
     shown = ran("pageindex", "show", "guide/brewing.md", "--data-dir", project / "data")
     assert shown.splitlines() == [
         "Brewing  [guide/brewing.md]  lines 1-4, with subsections to 20",
@@ -133,6 +133,9 @@ def test_show_prints_a_subtree(project: Path) -> None:
         "    Herbal tea  [guide/brewing.md#steeping-time/herbal-tea]  lines 14-17",
         "  Errors  [guide/brewing.md#errors]  lines 18-20",
     ]
+    make_index(tmp_path, {"two.md": "# One\n# Two\n"})[0].close()
+    bare = ran("pageindex", "show", "two.md", "--data-dir", tmp_path / "data")
+    assert bare.splitlines()[0] == "two  [two.md]", "a document without lines outside its sections"
     short = ran("pageindex", "show", "guide/brewing.md", "--depth", 1, "--data-dir", project / "data")
     assert "Herbal tea" in shown
     assert "Herbal tea" not in short

@@ -30,6 +30,8 @@ def test_documents_come_in_the_order_of_their_sources(tmp_path: Path) -> None:
     assert found.notes == (
         "indexed 7; skipped 2: 1 .py (source code; to index it: --code), 1 without a suffix",
     )
+    write(tmp_path, *(f"x.{number:02}" for number in range(30)))
+    assert discover(tmp_path).notes[0].endswith(", 1 .23, 1 .24, 7 of 7 other kinds")
     assert found.files[0].size == 5
     assert found.files[0].mtime_ns == (tmp_path / "UP.RST").stat().st_mtime_ns
 

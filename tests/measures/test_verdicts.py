@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.comparing import against
 
 from branchrank.errors import UsageError
@@ -215,7 +216,7 @@ def test_few_pages_give_no_interval_and_an_inconclusive_verdict():
     worse = compare(same, [0.0, *same[1:]], clusters=pages)
     assert gate(worse, 0.02).outcome == "undecided"
     assert gate(found, 0.02).outcome == "undecided"
-    assert gate(found, 0.02, identical=True).outcome == "pass"
+    assert gate(replace(found, identical=True), 0.02).outcome == "pass"
 
 
 def test_sizes_follow_the_family():
@@ -279,7 +280,7 @@ def test_the_gate(n, wins, losses, decision):
     assert found.outcome == decision
     assert "n = " in found.reason
     if decision == "undecided":
-        assert gate(outcome(n, wins, losses), 0.02, identical=True).outcome == "pass"
+        assert gate(replace(outcome(n, wins, losses), identical=True), 0.02).outcome == "pass"
 
 
 def test_the_gate_fails_only_below_minus_delta():

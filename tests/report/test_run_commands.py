@@ -54,6 +54,7 @@ def test_gate_has_an_exit_code_and_files_for_each_outcome(
     assert lines[0].endswith(f": {word}")
     [row] = (line for line in lines if line.startswith("| local"))
     assert row.split(" | ")[1:3] == [word, "strict_hit@1"]
+    assert ("[" not in result.output) == (run == baseline)
 
 
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_power_works_without_a_run() -> None:
     assert "On a page each, it needs 168 questions." in few.output
     assert invoke("power", "--difference", 0).stderr.startswith("error: a difference of 0 can't be detected")
     never = invoke("power", "--difference", "0.05", "--sources", 30).output
-    assert "needs more than 30 pages, on which 20,000 questions are not enough" in never
+    assert "30 pages can't confirm a difference of 0.05: more pages are needed" in never
     assert "On a page each, it needs 658 questions." in never
     assert int(uneven.output.splitlines()[2].split()[1]) < int(few.output.splitlines()[2].split()[1])
 
