@@ -192,7 +192,7 @@ class Scored(NamedTuple):
     score: float
 
 
-class Placement(Record, frozen=True, kw_only=True):
+class Placement(Record, frozen=True, kw_only=True, gc=False):
     """A candidate's rank (from 1) and score in one branch's list."""
 
     rank: int
@@ -269,7 +269,7 @@ class Passage(Record, frozen=True, kw_only=True):
     id: str = ""
 
 
-class StageTrace(Record, frozen=True, kw_only=True):
+class StageTrace(Record, frozen=True, kw_only=True, gc=False):
     """The ranked list that one stage produced for one query, best first.
 
     The keys are chunk ids, node ids or, if ``unit`` is ``span``, strings such as ``source:start-end``.
@@ -281,7 +281,7 @@ class StageTrace(Record, frozen=True, kw_only=True):
     scores: tuple[float, ...]
 
 
-class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
+class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One LLM call, as stored in a run's list of calls.
 
     ``reported`` is true if the server returned the token counts, and false if BranchRank estimated the token

@@ -120,7 +120,7 @@ def _quotes(hit: Hit, item: GoldItem) -> bool:
     return bool(quote) and any(quote in normalize(text) for text in {hit.text, hit.plain})
 
 
-class JudgedHit(Record, frozen=True, kw_only=True):
+class JudgedHit(Record, frozen=True, kw_only=True, gc=False):
     """A hit with its judgment, as stored in a run's rows, without its text.
 
     ``characters`` and ``tokens`` are the length of the hit's text. All token counts use the same tokenizer,
@@ -177,17 +177,17 @@ class Judged(Record, frozen=True, kw_only=True):
         strict hit@1, and ``Success@1`` in ``graded`` mode is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
-        weak_pages = gold_pages(self.question)
         if mode == "relaxed":
             first: dict[int, int] = {}
             for rank, hit in ranked:
                 if hit.page is not None:
                     first.setdefault(hit.page, rank)
             gains = tuple((rank, RELAXED_GAIN) for rank in sorted(first.values()))
-            gold = (RELAXED_GAIN,) * len(weak_pages)
+            gold = (RELAXED_GAIN,) * len(gold_pages(self.question))
         elif mode == "graded":
             gains = tuple((rank, hit.gain) for rank, hit in ranked if hit.gain)
-            gold = gold_gains(self.question) + (RELAXED_GAIN,) * sum(weak_pages.values())
+            weak_pages = sum(gold_pages(self.question).values())
+            gold = gold_gains(self.question) + (RELAXED_GAIN,) * weak_pages
         else:
             right = [rank for rank, hit in ranked if hit.gold is not None]
             if mode in SHARES:

@@ -19,15 +19,19 @@ independent questions (:meth:`SharedPages.effective_questions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, inf, sqrt
+from functools import lru_cache
+from math import ceil, floor, inf, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.errors import UsageError
 from branchrank.measures.clustering import kish_effect, t_penalty
 from branchrank.measures.intervals import LEVEL, Interval, wilson_bounds
-from branchrank.measures.significance import p_floor
+from branchrank.measures.significance import Floats, binomial_cdf, p_floor
 from branchrank.records import Record
+
+Counts = NDArray[np.int64]
 
 ALPHA = 0.05
 POWER = 0.8
@@ -69,15 +73,28 @@ def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALP
     """
     if disagreement <= 0 or n < 1:
         return 0.0
-    from scipy.stats import binom
-
-    least, most = binom.ppf([1e-12, 1 - 1e-12], n, disagreement).astype(int)
-    differing = np.arange(least, most + 1)
-    critical = binom.ppf(alpha / 2, differing, 0.5)
-    critical -= binom.cdf(critical, differing, 0.5) > alpha / 2
+    differing, critical, chances = _differing(n, disagreement, alpha)
     favor = min(1.0, (disagreement + difference) / (2 * disagreement))
-    rejects = binom.cdf(critical, differing, favor) + binom.sf(differing - critical - 1, differing, favor)
-    return float((binom.pmf(differing, n, disagreement) * rejects).sum())
+    rejects = binomial_cdf(critical, differing, favor) + binomial_cdf(critical, differing, 1 - favor)
+    return float((chances * rejects).sum())
+
+
+@lru_cache(maxsize=64)
+def _differing(n: int, disagreement: float, alpha: float) -> tuple[Counts, Counts, Floats]:
+    """Return the likely numbers of questions on which the systems differ, with their critical values.
+
+    The test rejects if one system wins at most the critical value of them. The third array contains the
+    probability of each number. Numbers outside the range have a probability below 1e-12 in total (Hoeffding).
+    """
+    reach = sqrt(n * log(2e12) / 2)
+    differing = np.arange(max(0, floor(n * disagreement - reach)), min(n, ceil(n * disagreement + reach)) + 1)
+    chances = np.diff(binomial_cdf(np.arange(differing[0] - 1, differing[-1] + 1), n, disagreement))
+    critical = np.maximum((differing - _z(alpha, 0.5) * np.sqrt(differing)) // 2, -1).astype(np.int64)
+    while (beyond := binomial_cdf(critical, differing, 0.5) > alpha / 2).any():
+        critical -= beyond
+    while (within := binomial_cdf(critical + 1, differing, 0.5) <= alpha / 2).any():
+        critical += within
+    return differing, critical, chances
 
 
 def detectable_hit_difference(

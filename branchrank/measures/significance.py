@@ -22,6 +22,7 @@ Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smy
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,18 @@ class Significance(Record, frozen=True, kw_only=True):
 
 def mcnemar(wins: int, losses: int) -> Significance:
     """Run the exact McNemar test, a sign test on the questions that the two predictors score differently."""
-    from scipy.stats import binomtest
-
-    differing = wins + losses
-    p = float(binomtest(wins, differing, 0.5).pvalue) if differing else 1.0
+    p = min(1.0, 2 * float(binomial_cdf(min(wins, losses), wins + losses, 0.5)))
     return Significance(p=p, test="exact McNemar")
+
+
+def binomial_cdf(most: NDArray[Any] | int, n: NDArray[Any] | int, chance: float) -> Floats:
+    """Return P(Bin(n, chance) <= most), elementwise; ``most`` may be negative.
+
+    ``scipy.special`` loads in a third of the time that ``scipy.stats`` takes.
+    """
+    from scipy.special import bdtr
+
+    return np.where(np.less(most, 0), 0.0, bdtr(np.maximum(most, 0), n, chance))
 
 
 def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> Floats:
@@ -127,9 +135,10 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2 or np.ptp(values) < 1e-12:
         return None
-    from scipy.stats import ttest_1samp
+    from scipy.special import stdtr
 
-    return float(ttest_1samp(values, 0.0).pvalue)
+    t = values.mean() / (values.std(ddof=1) / np.sqrt(len(values)))
+    return float(2 * stdtr(len(values) - 1, -abs(t)))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -57,7 +57,7 @@ _REMEDY = "restore the file or run the benchmark again"
 Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 
 
-class Row(Record, frozen=True, kw_only=True):
+class Row(Record, frozen=True, kw_only=True, gc=False):
     """One predictor's answer to one question.
 
     The row of a failed query has an ``error`` and no hits.
@@ -97,13 +97,24 @@ class Row(Record, frozen=True, kw_only=True):
         return (self.question_id, self.predictor, self.repeat)
 
 
-def read_rows(path: Path) -> list[Row]:
+class UntracedRow(Row, frozen=True, kw_only=True, gc=False):
+    """A row that is read without its trace, which saves half of the time and memory."""
+
+    trace: tuple[StageTrace, ...] = msgspec.field(default=(), name="(not read)")
+
+
+def read_rows(path: Path, row: type[Row] = Row) -> list[Row]:
     """Read a finished rows file. Raises :class:`RunError` with the line number if a line is not a row."""
-    return list(_decoded(path, read_lines(path) if path.exists() else ()))
+    if not path.exists():
+        return []
+    if not is_compressed(path):
+        with contextlib.suppress(*NOT_JSON):  # the error below names the line
+            return msgspec.json.Decoder(row).decode_lines(path.read_bytes())
+    return list(_decoded(path, read_lines(path), row))
 
 
-def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
-    decoder = msgspec.json.Decoder(Row)
+def _decoded(path: Path, lines: Sequence[bytes], row: type[Row] = Row) -> Iterator[Row]:
+    decoder = msgspec.json.Decoder(row)
     for number, line in enumerate(lines, start=1):
         try:
             yield decoder.decode(line)

@@ -281,15 +281,17 @@ def with_others(
     return measures
 
 
-def load_run(directory: Path) -> RunData:
+def load_run(directory: Path, row: type[Row] = Row) -> RunData:
     """Read a run from its directory, including its copy of the questions.
+
+    ``row`` can be :class:`~branchrank.runs.rows.UntracedRow`, if no trace is needed.
 
     Raises :class:`RunError` if the run is not finished, if a file is missing or damaged, or if the run's copy
     of the questions has changed since the run.
     """
     record = read_run(directory)
     check_files(directory)
-    rows = read_rows(directory / record.rows_file)
+    rows = read_rows(directory / record.rows_file, row)
     if record.status == "running":
         wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
         raise RunError(

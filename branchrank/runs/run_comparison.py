@@ -83,23 +83,33 @@ class Change(Record, frozen=True, kw_only=True):
         )
 
 
-class Pair(Record, frozen=True, kw_only=True):
-    """The comparison of a predictor in the candidate run with a predictor in the baseline run.
+class TestedPair(Record, frozen=True, kw_only=True):
+    """The test of a predictor in the candidate run against a predictor in the baseline run.
 
-    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` contains the
-    test of the primary measure. ``others`` contains the differences in the other chosen measures. ``by_gold``
-    contains the difference in the primary measure for each gold level, if the run has questions of both gold
-    levels. ``won`` and ``lost`` contain the ids of the questions on which the candidate scored higher and
-    lower, in the order of the run. ``failed`` is true if one of them failed every query; then no verdict is
-    printed. ``str()`` returns the text that ``branchrank compare`` prints for the pair.
+    ``names`` are the names of the predictor in the baseline run and in the candidate run. ``comparison``
+    contains the test of the primary measure. ``won`` and ``lost`` contain the ids of the questions on which
+    the candidate scored higher and lower, in the order of the run. ``failed`` is true if one of them failed
+    every query; then no verdict is printed.
     """
 
-    baseline: SummaryRow
-    candidate: SummaryRow
+    names: tuple[str, str]
     comparison: Comparison
     won: tuple[str, ...]
     lost: tuple[str, ...]
     failed: bool = False
+
+
+class Pair(TestedPair, frozen=True, kw_only=True):
+    """The test of a pair, with other differences between its predictors.
+
+    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``others`` contains the
+    differences in the other chosen measures. ``by_gold`` contains the difference in the primary measure for
+    each gold level, if the run has questions of both gold levels. ``str()`` returns the text that
+    ``branchrank compare`` prints for the pair.
+    """
+
+    baseline: SummaryRow
+    candidate: SummaryRow
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
 
@@ -191,9 +201,37 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
     chosen = candidate.measure(options.primary)
     named = named_measures(name for text in options.measures for name in measure_names(text))
     others = [each for each in named_once(*candidate.extra, *named) if not each.same(chosen)]
-    for each in (chosen, *others):
+    for each in others:
         candidate.check_kept(each)
         baseline.check_kept(each)
+    return RunComparison(
+        baseline=baseline.directory,
+        candidate=candidate.directory,
+        questions=len(candidate.asked),
+        conditions=candidate.conditions,
+        changes=tuple(changed_settings(candidate, baseline)),
+        pairs=tuple(
+            Pair(
+                **{name: getattr(tested, name) for name in TestedPair.__struct_fields__},
+                baseline=baseline.summary_row(tested.names[0]),
+                candidate=candidate.summary_row(tested.names[1]),
+                others=tuple(_change(baseline, candidate, tested.names, each) for each in others),
+                by_gold=tuple(
+                    _change(baseline.by_gold[level], part, tested.names, chosen, level)
+                    for level, part in candidate.by_gold.items()
+                    if part is not candidate
+                ),
+            )
+            for tested in tested_pairs(candidate, baseline, options)
+        ),
+    )
+
+
+def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[TestedPair]:
+    """Return only the tests of :func:`compare_runs`. Raises the same errors."""
+    check_same_questions(candidate, baseline)
+    chosen = candidate.measure(options.primary)
+    baseline.check_kept(chosen)
     pairs = _pairs(candidate, baseline, options)
     scores = [
         (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))
@@ -210,32 +248,20 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         measure=chosen.name,
         options=msgspec.structs.replace(options, alpha=candidate.settings.alpha, seed=candidate.record.seed),
     )
-    return RunComparison(
-        baseline=baseline.directory,
-        candidate=candidate.directory,
-        questions=len(candidate.asked),
-        conditions=candidate.conditions,
-        changes=tuple(changed_settings(candidate, baseline)),
-        pairs=tuple(
-            Pair(
-                baseline=baseline.summary_row(old),
-                candidate=candidate.summary_row(new),
-                comparison=msgspec.structs.replace(
-                    comparison, identical=candidate.scores.hits(new) == baseline.scores.hits(old)
-                ),
-                won=tuple(key for key, value in after.items() if value > before[key]),
-                lost=tuple(key for key, value in after.items() if value < before[key]),
-                failed=baseline.scores.failed(old) or candidate.scores.failed(new),
-                others=tuple(_change(baseline, candidate, (old, new), each) for each in others),
-                by_gold=tuple(
-                    _change(baseline.by_gold[level], part, (old, new), chosen, level)
-                    for level, part in candidate.by_gold.items()
-                    if part is not candidate
-                ),
-            )
-            for (old, new), (before, after), comparison in zip(pairs, scores, comparisons, strict=True)
-        ),
-    )
+    return [
+        TestedPair(
+            names=(old, new),
+            comparison=comparison
+            if comparison.differing
+            else msgspec.structs.replace(
+                comparison, identical=candidate.scores.hits(new) == baseline.scores.hits(old)
+            ),
+            won=tuple(key for key, value in after.items() if value > before[key]),
+            lost=tuple(key for key, value in after.items() if value < before[key]),
+            failed=baseline.scores.failed(old) or candidate.scores.failed(new),
+        )
+        for (old, new), (before, after), comparison in zip(pairs, scores, comparisons, strict=True)
+    ]
 
 
 def _change(

@@ -17,7 +17,7 @@ from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
 from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.measures.measures import NamedMeasure, mean, named_measure
-from branchrank.records import UNPLACED, Hit, Question, Record, Span
+from branchrank.records import UNPLACED, Hit, Question, Record
 from branchrank.runs.rows import Row
 from branchrank.runs.slices import GoldFacts
 
@@ -72,10 +72,11 @@ class Scores:
         """Return a predictor's rows for a question, one per repeat, or an empty list if there are none."""
         return self._rows[predictor].get(question_id, [])
 
-    def hits(self, predictor: str) -> list[tuple[str, int, str, list[Span]]]:
+    def hits(self, predictor: str) -> list[tuple[str, int, str, list[tuple[str, int, int]]]]:
         """Return the question, repeat, status and spans of each answer, which identical systems share."""
         rows = sorted(self.rows(predictor), key=lambda row: (row.question_id, row.repeat))
-        return [(row.question_id, row.repeat, row.status, [hit.span for hit in row.hits]) for row in rows]
+        spans = [[(hit.source, hit.line_start, hit.line_end) for hit in row.hits] for row in rows]
+        return [(row.question_id, row.repeat, row.status, of) for row, of in zip(rows, spans, strict=True)]
 
     def failed(self, predictor: str) -> bool:
         """Return whether every query of a predictor failed, so that nothing is known about its quality."""

@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_text
 from branchrank.io.table import table_csv, text_of
+from branchrank.measures.significance import binomial_cdf
 from branchrank.records import Record
 
 TOTAL = "total"
@@ -126,9 +128,7 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
 def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
     if 1 - quantile**n < confidence:
         return None
-    from scipy.stats import binom
-
-    return int(binom.ppf(confidence, n, quantile)) + 1
+    return int(np.searchsorted(binomial_cdf(np.arange(n), n, quantile), confidence)) + 1
 
 
 class Warm:

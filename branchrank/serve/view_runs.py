@@ -29,9 +29,11 @@ from branchrank.records import Record
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.directory import ListedRun, RunRecord, list_run, read_run
-from branchrank.runs.run import load_run
-from branchrank.runs.run_comparison import Pair, compare_runs
+from branchrank.runs.rows import UntracedRow
+from branchrank.runs.run import RunData, load_run
+from branchrank.runs.run_comparison import TestedPair, changed_settings, tested_pairs
 from branchrank.runs.scores import Estimate
+from branchrank.runs.timings import TOTAL, Warm
 from branchrank.runs.words import (
     gap_with_interval,
     interval,
@@ -292,23 +294,24 @@ def compared(candidate: Path, baseline: Path) -> ComparedRuns:
 @lru_cache(maxsize=16)
 def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> ComparedRuns:
     try:
-        found = compare_runs(load_run(candidate), load_run(baseline), CompareOptions())
+        run, before = (load_run(directory, UntracedRow) for directory in (candidate, baseline))
+        pairs = tested_pairs(run, before, CompareOptions())
     except BranchRankError as error:
         return ComparedRuns(problem=safe(error.message))
     return ComparedRuns(
-        measure=found.pairs[0].comparison.measure,
-        changes=tuple(map(safe, found.changes)),
-        systems=tuple(map(_compared, found.pairs)),
+        measure=pairs[0].comparison.measure,
+        changes=tuple(map(safe, changed_settings(run, before))),
+        systems=tuple(_compared(pair, run, before) for pair in pairs),
     )
 
 
-def _compared(pair: Pair) -> ComparedSystem:
-    found = pair.comparison
+def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem:
+    found, (old, new) = pair.comparison, pair.names
     failed = "no verdict, because every query of one failed"
     return ComparedSystem(
-        system=safe(pair.candidate.predictor),
+        system=safe(new),
         values=(score(found.mean_b, found.measure), score(found.mean_a, found.measure)),
-        p50_ms=(milliseconds(pair.candidate.latency_p50_ms), milliseconds(pair.baseline.latency_p50_ms)),
+        p50_ms=(_p50_ms(run, new), _p50_ms(before, old)),
         gap=gap_with_interval(found, found.measure),
         verdict="" if pair.failed else found.verdict,
         words=failed if pair.failed else verdict_words(found),
@@ -316,3 +319,8 @@ def _compared(pair: Pair) -> ComparedSystem:
         won=len(pair.won),
         lost=len(pair.lost),
     )
+
+
+def _p50_ms(run: RunData, predictor: str) -> str:
+    found = Warm(run.timed, predictor).percentile(TOTAL, 0.5)
+    return milliseconds(found and found.value_ms)
