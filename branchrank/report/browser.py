@@ -1,6 +1,7 @@
 """The data and the document text for the question browser in ``report.html``.
 
-To keep the page small, the data are lists instead of objects. The script ``page/page.js`` reads these lists.
+To keep the page small, the data are lists instead of objects. The scripts in ``page`` read these
+lists.
 Sources, predictors, outcomes and stages are stored as indexes into the lists ``sources``, ``predictors``,
 ``outcomes`` and ``stages``.
 

@@ -111,7 +111,7 @@ _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
     """Return the complete page, without document text if ``passages`` is ``None``."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _asset("page.css"), _asset("answers.js") + _asset("page.js")
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
     return Template(_asset("page.html")).substitute(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Callable, Coroutine
+from importlib import import_module
 from importlib.resources import files
 from threading import Thread
 from typing import Any
@@ -44,10 +45,11 @@ HOST = "127.0.0.1"
 #: The page's files, with their package and media type.
 _FILES = {
     "report.css": ("branchrank.report", "page.css", "text/css"),
+    "answers.js": ("branchrank.report", "answers.js", "text/javascript"),
     "view.css": ("branchrank.serve", "view.css", "text/css"),
     **{
         name: ("branchrank.serve", name, "text/javascript")
-        for name in ("view.js", "runs.js", "passages.js", "questions.js", "compare.js", "labels.js")
+        for name in ("view.js", "runs.js", "questions.js", "compare.js", "labels.js")
     },
 }
 _HEADERS = {
@@ -225,6 +227,8 @@ def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *
         app = view_application(view, Access(hosts=(HOST,), origins=(url,), token=token))
         address = f"{url}/#token={token}"
         ready(address)
+        # The first comparison needs this module, which loads while the browser opens.
+        Thread(target=import_module, args=("scipy.special",), daemon=True).start()
         if browse:
             # In a thread, because a browser in the terminal would keep the server from starting.
             Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -3,36 +3,20 @@
   const data = (id) => JSON.parse(document.getElementById(`data-${id}`).textContent);
   const run = data("run");
   const questions = data("questions");
-  let passages; // read when the first passage is shown
-  const PAGE = 10, SHOWN_HITS = 5, AROUND = 2, LONGEST = 200;
-  const HIT = 0, TOP5 = 1, SAME_PAGE = 2, UNANSWERABLE = 5;
-  const ANY = "", DISAGREE = "disagree";
-  const TONES = ["good", "near", "near", "bad", "bad", "soft"];
-  const SIGNS = ["●", "◐", "◔", "○", "✕", "–"];
-
-  // Text is added as text nodes, so that the text of documents is never parsed as markup.
-  function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
-
-  function picker(label, name, choices) {
-    const select = make("select", { name });
-    for (const [value, text] of choices) select.append(make("option", { value }, text));
-    return make("label", {}, label, select);
-  }
+  let text; // read when the first passage is shown
+  const passages = () => (text ??= data("passages") || {});
+  const PAGE = 10, HIT = 0, DISAGREE = "disagree";
+  const any = (choices) => [["", "any"], ...choices];
 
   const form = document.getElementById("filters");
   const numbered = (texts) => texts.map((text, number) => [String(number), text]);
   const lost = [...new Set(questions.flatMap((question) => question[5].map((row) => row[3])))].filter(Boolean).sort();
   form.append(
-    picker("Predictor", "predictor", [[ANY, "any"], ...numbered(run.predictors)]),
-    picker("Outcome", "outcome", [[ANY, "any"], ...numbered(run.outcomes), [DISAGREE, "predictors disagree"]]),
-    picker("Gold lost at", "lost", [[ANY, "any"], ...lost.map((stage) => [stage, stage])]),
+    picker("Predictor", "predictor", any(numbered(run.predictors))),
+    picker("Outcome", "outcome", any([...numbered(run.outcomes), [DISAGREE, "predictors disagree"]])),
+    picker("Gold lost at", "lost", any(lost.map((stage) => [stage, stage]))),
     ...run.slices.map(([name, values], place) =>
-      picker(name[0].toUpperCase() + name.slice(1), `slice${place}`, [[ANY, "any"], ...values.map((v) => [v, v])])),
+      picker(name[0].toUpperCase() + name.slice(1), `slice${place}`, any(values.map((v) => [v, v])))),
     make("label", {}, "Words or id", make("input", { name: "words", type: "search", autocomplete: "off" })),
   );
 
@@ -46,134 +30,35 @@
       if (wanted.outcome === DISAGREE && new Set(rows.map((row) => row[2] === HIT)).size < 2) return false;
       return rows.some(
         (row) =>
-          (wanted.predictor === ANY || row[0] === Number(wanted.predictor)) &&
-          (wanted.outcome === ANY || wanted.outcome === DISAGREE || row[2] === Number(wanted.outcome)) &&
-          (wanted.lost === ANY || row[3] === wanted.lost),
+          (!wanted.predictor || row[0] === Number(wanted.predictor)) &&
+          (!wanted.outcome || wanted.outcome === DISAGREE || row[2] === Number(wanted.outcome)) &&
+          (!wanted.lost || row[3] === wanted.lost),
       );
     });
   }
 
   function tally(found) {
-    const body = make("tbody");
-    run.predictors.forEach((name, predictor) => {
+    return ratesTable(run.predictors.map((name, predictor) => {
       const rows = found.flatMap((question) => (question[3] ? question[5] : [])).filter((row) => row[0] === predictor);
-      const share = (best) => {
-        const count = rows.filter((row) => row[2] <= best).length;
-        return rows.length ? `${((100 * count) / rows.length).toFixed(1)}%` : "–";
-      };
-      const figures = [String(rows.length), share(HIT), share(TOP5), share(SAME_PAGE)];
-      body.append(
-        make("tr", {}, make("th", { scope: "row" }, name), ...figures.map((f) => make("td", { class: "figure" }, f))),
-      );
-    });
-    const headings = ["predictor", "answers", "strict hit@1", "strict hit@5", "relaxed hit@5"];
-    return make("div", { class: "table", role: "region", "aria-label": "Rates of the filtered questions", tabindex: "0" },
-      make("table", {},
-        make("caption", {}, make("span", {}, "Rates of the filtered questions, exploratory")),
-        make("thead", {}, make("tr", {}, ...headings.map((text, place) =>
-          make("th", place ? { scope: "col", class: "figure" } : { scope: "col" }, text)))),
-        body));
+      return [name, rows.length, ...[0, 1, 2].map((best) => rows.filter((row) => row[2] <= best).length)];
+    }));
   }
-
-  const outcome = (row) => make("span", { class: TONES[row[2]] }, run.outcomes[row[2]]);
-  const named = (row) => run.predictors[row[0]] + (row[1] ? `, repeat ${row[1] + 1}` : "");
-  const place = (source, first, last) => run.sources[source] + (first === null ? "" : `:${first}-${last}`);
-
-  function passage(source, first, last, gold) {
-    passages ??= data("passages") || {};
-    const runs = (Object.hasOwn(passages, run.sources[source]) && passages[run.sources[source]]) || [];
-    const end = Math.min(last, first + LONGEST - 1);
-    const inGold = (line) => gold.some(([s, a, b]) => s === source && a !== null && a <= line && line <= b);
-    const box = make("pre", { class: "passage", tabindex: "0", "aria-label": `Text of ${place(source, first, last)}` });
-    for (const [start, lines] of runs) {
-      lines.forEach((text, offset) => {
-        const line = start + offset;
-        if (line < first - AROUND || line > end + AROUND) return;
-        const kind = line < first || line > end ? "around" : "own";
-        const span = make("span", { class: kind, "data-line": line }, text || " ");
-        box.append(inGold(line) ? make("mark", {}, span) : span);
-      });
-    }
-    if (!box.childNodes.length) return make("p", { class: "soft" }, "This report does not include the text.");
-    return box;
-  }
-
-  // A <details> element whose content is added when the element is first opened.
-  function lazy(attributes, summary, content) {
-    const details = make("details", attributes, make("summary", {}, ...summary));
-    details.addEventListener("toggle", () => {
-      if (details.open && details.childNodes.length === 1) details.append(...content());
-    });
-    return details;
-  }
-
-  function hits(row, gold) {
-    const marks = [["soft", ""], ["near", " its page"], ["good", " gold"]];
-    const list = make("ol", { class: "hits" });
-    row[6].forEach(([source, first, last, score, right], rank) => {
-      const title = [
-        `${rank + 1}. ${place(source, first, last)} `,
-        make("span", { class: "soft" }, String(score)),
-        make("span", { class: marks[right][0] }, marks[right][1]),
-      ];
-      list.append(make("li", {}, rank < SHOWN_HITS
-        ? lazy({ class: "hit" }, title, () => [passage(source, first, last, gold)])
-        : make("span", {}, ...title)));
-    });
-    return list;
-  }
-
-  function answers([, , , answerable, gold, rows]) {
-    const parts = [];
-    if (!answerable) parts.push(make("p", {}, "The corpus does not answer this question."));
-    for (const [source, first, last, quote] of gold) {
-      parts.push(lazy({ class: "hit" }, [make("strong", {}, "Gold "), place(source, first, last)], () =>
-        [first === null ? make("p", {}, quote || "The whole file.") : passage(source, first, last, gold)]));
-    }
-    for (const row of rows) {
-      parts.push(make("h3", {}, `${named(row)}: `, outcome(row), row[3] ? `, lost at ${row[3]}` : ""));
-      if (row[4]) parts.push(make("p", { class: "bad" }, row[4]));
-      for (const fallback of row[7]) parts.push(make("p", { class: "near" }, `Fallback: ${fallback}`));
-      if (row[5].length && answerable) {
-        const path = row[5].map(([stage, rank]) => `${run.stages[stage]} ${rank ?? "absent"}`).join(" → ");
-        parts.push(make("p", { class: "soft" }, `Rank of the gold: ${path}`));
-      }
-      parts.push(row[6].length ? hits(row, gold) : make("p", { class: "soft" }, "No hits."));
-    }
-    return [make("div", { class: "answer" }, ...parts)];
-  }
-
-  // A name with the sign of its outcome. Screen readers and the legend get the outcome as text.
-  const sign = (kind, ...words) =>
-    make("span", { class: `chip ${TONES[kind]}` }, make("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), ...words);
 
   function entry(question) {
-    const chips = make("span", { class: "chips" });
-    for (const row of question[5]) {
-      chips.append(sign(row[2], named(row), make("span", { class: "unseen" }, ` ${run.outcomes[row[2]]}`)), " ");
-    }
-    const summary = [make("span", { class: "id" }, question[0]), make("span", { class: "text" }, question[1]), chips];
-    return lazy({ class: "question" }, summary, () => answers(question));
+    const answers = question[5].map(([predictor, repeat, outcome]) => [run.predictors[predictor], repeat, outcome]);
+    const chips = make("span", { class: "chips" }, ...chipsOf(answers, run.outcomes));
+    return lazy({ class: "question" }, summaryOf(question[0], question[1], chips), () => [answersOf({ run, question, passages })]);
   }
 
-  let found = [], page = 0;
+  let found = [];
 
-  function turn(to) {
-    page = to;
-    const pages = Math.max(1, Math.ceil(found.length / PAGE));
+  function turn(page) {
     const start = page * PAGE;
     document.getElementById("list").replaceChildren(...found.slice(start, start + PAGE).map(entry));
-    const button = (text, target, possible) => {
-      const made = make("button", { type: "button" }, text);
-      made.disabled = !possible;
-      made.addEventListener("click", () => {
-        turn(target);
-        document.getElementById("questions").scrollIntoView();
-      });
-      return made;
-    };
-    document.getElementById("pager").replaceChildren(
-      button("Previous", page - 1, page > 0), `Page ${page + 1} of ${pages}`, button("Next", page + 1, page + 1 < pages));
+    document.getElementById("pager").replaceChildren(...pager(page, Math.max(1, Math.ceil(found.length / PAGE)), (to) => {
+      turn(to);
+      document.getElementById("questions").scrollIntoView();
+    }));
   }
 
   function filter() {

@@ -1,7 +1,7 @@
 "use strict";
 // Two runs side by side: their facts, the verdict on each system, and the settings that differ.
 
-import { TONES, get, link, make, runPicker, table } from "/page/view.js";
+import { TONES, get, link, runPicker } from "/page/view.js";
 
 const facts = [
   ["experiment", (run) => run.experiment], ["created", (run) => run.created.slice(0, 16).replace("T", " ")],
@@ -18,13 +18,15 @@ export async function show(view, given) {
     view.append(make("p", {}, "Choose two runs."));
     return;
   }
-  view.append(table("The two runs", ["fact", "run", "compared with"], facts.map(([name, of]) => [name, of(now), of(before)]), 3));
+  const both = table("The two runs", ["fact", "run", "compared with"], facts.map(([name, of]) => [name, of(now), of(before)]), 3);
+  both.classList.add("facts");
+  view.append(both);
   const query = { run: now.key, against: before.key };
   const systems = [...new Set([...now.scores, ...before.scores].map((score) => score.system))];
   const text = (run, system) => run.scores.find((score) => score.system === system)?.text ?? "–";
   const scores = table("Scores", ["system", `run, ${now.measure}`, `compared with, ${before.measure}`],
     systems.map((system) => [system, text(now, system), text(before, system)]));
-  const waiting = make("p", { class: "soft" }, "Comparing the runs question by question. Large runs take some seconds.");
+  const waiting = make("p", { class: "soft" }, "Comparing the runs question by question.");
   view.append(scores, waiting);
   const found = await get("/api/compare", query);
   waiting.remove();

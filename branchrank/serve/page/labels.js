@@ -2,12 +2,13 @@
 // Labels: the passages that the systems found, one question after another. Lines are picked with the mouse or
 // the arrow keys, and a label is written as soon as it is given.
 
-import { get, link, make, post, runPicker, say } from "/page/view.js";
+import { get, link, post, runPicker, say } from "/page/view.js";
 
 const KEYS = { y: "yes", p: "partly", n: "no", Enter: "yes" };
+const EDGE = 10; // pixels at the top and bottom of a box in which the mouse scrolls it
 const WORDS = { yes: "Yes, it answers", partly: "Partly", no: "No" };
 
-let state, run, cards, view;
+let state, run, cards, view, saving = false;
 
 const place = (passage) => `${passage.source}:${passage.first}-${passage.last}`;
 const stored = (passage) => `branchrank-picked ${run} ${state.id} ${place(passage)}`;
@@ -21,11 +22,7 @@ class Lines {
     this.box = make("div", { class: "passage lines", role: "listbox", "aria-multiselectable": "true", tabindex: "0", "aria-label": `Lines of ${place(passage)}` });
     this.fill(passage.start, passage.lines);
     this.box.addEventListener("pointerdown", (event) => this.begin(event));
-    this.box.addEventListener("pointerover", (event) => this.drag(event));
     this.box.addEventListener("click", (event) => this.tap(event));
-    addEventListener("pointerup", () => {
-      this.dragging = false;
-    });
     this.box.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -70,29 +67,44 @@ class Lines {
     this.draw();
   }
 
-  lineAt(event) {
-    const option = event.target.closest("[data-line]");
+  lineAt(element) {
+    const option = this.box.contains(element) && element.closest("[data-line]");
     return option && Number(option.dataset.line);
   }
 
+  // Until the button is released, the pick follows the mouse, which scrolls the lines at their edges.
   begin(event) {
-    const line = this.lineAt(event);
+    const line = this.lineAt(event.target);
     if (!line || event.button || event.pointerType === "touch") return;
     event.preventDefault();
     this.box.focus({ preventScroll: true });
-    this.dragging = true;
     this.pick(line, event.shiftKey);
+    let y = event.clientY;
+    const follow = () => {
+      const box = this.box.getBoundingClientRect();
+      const top = Math.max(box.top, 0) + EDGE, bottom = Math.min(box.bottom, innerHeight) - EDGE;
+      const inside = Math.min(Math.max(y, top), bottom);
+      this.box.scrollTop += y - inside;
+      const under = this.lineAt(document.elementFromPoint(box.left + EDGE, inside));
+      if (under && under !== this.active) this.pick(under, true);
+    };
+    const timer = setInterval(follow, 50);
+    const move = (moved) => {
+      y = moved.clientY;
+      follow();
+    };
+    const end = () => {
+      clearInterval(timer);
+      removeEventListener("pointermove", move);
+    };
+    addEventListener("pointermove", move);
+    for (const kind of ["pointerup", "pointercancel"]) addEventListener(kind, end, { once: true });
   }
 
   // A finger that scrolls picks no line. The second of two taps extends the pick.
   tap(event) {
-    const line = this.lineAt(event);
+    const line = this.lineAt(event.target);
     if (line && event.pointerType === "touch") this.pick(line, Boolean(this.picked) && this.picked[0] === this.picked[1]);
-  }
-
-  drag(event) {
-    const line = this.lineAt(event);
-    if (this.dragging && line && event.buttons) this.pick(line, true);
   }
 
   key(event) {
@@ -110,6 +122,7 @@ class Lines {
 }
 
 async function give(passage, lines, label) {
+  if (saving) return; // a second press of the key is not another label
   if (passage.free && !lines.picked) {
     say("Pick the lines first.");
     return;
@@ -118,19 +131,22 @@ async function give(passage, lines, label) {
   const [first, last] = passage.free ? lines.picked : [passage.first, passage.last];
   const picked = label === "yes" ? lines.picked : null;
   const body = { run, question: state.id, source, first, last, label, version: state.version, document, ...(picked ? { answer: picked } : {}) };
+  saving = true;
   try {
     const now = await post("/api/labels", body);
-    sessionStorage.removeItem(stored(passage));
     say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage)}.`, true);
-    update(now, passage);
+    update(now, passage, lines);
   } catch (error) {
     say(error.code === "changed" ? `Not saved: ${error.message}. Reload the page.` : `Not saved: ${error.message}`);
+  } finally {
+    saving = false;
   }
 }
 
 // Takes over the new state without making the page again, and moves on to the next passage without a label.
-function update(now, passage) {
+function update(now, passage, lines) {
   state = now;
+  lines.clear();
   for (const card of cards) {
     const found = now.passages.find((each) => place(each) === place(card.passage));
     if (!found) continue;

@@ -1,7 +1,7 @@
 "use strict";
 // All runs with their scores and verdicts, and the trend of each experiment.
 
-import { TONES, get, link, make, table } from "/page/view.js";
+import { TONES, get, link } from "/page/view.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 400, HEIGHT = 56, EDGE = 10;

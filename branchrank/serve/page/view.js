@@ -1,32 +1,12 @@
 "use strict";
-// The parts that all views share: elements, requests, the token, and the choice of the view.
+// The parts that all views share: links, requests, the token, and the choice of the view.
 
 export const TONES = {
   better: "good", worse: "bad", "equivalent within delta": "good", inconclusive: "near", "too few questions to tell": "soft",
 };
 
-// Text is added as text nodes, so that the text of runs and documents is never parsed as markup.
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
 export const link = (path, query, ...children) =>
   make("a", { href: `${path}?${new URLSearchParams(query)}` }, ...children);
-
-export function table(caption, headings, rows, labels = 1) {
-  const scroll = { class: "table", role: "region", "aria-label": caption, tabindex: "0" };
-  const figure = (place) => (place < labels ? {} : { class: "figure" });
-  const cells = (row) => row.map((cell, place) =>
-    cell instanceof Element && cell.matches("td") ? cell
-      : place === 0 ? make("th", { scope: "row" }, cell) : make("td", figure(place), cell));
-  return make("div", scroll, make("table", {},
-    make("caption", {}, make("span", {}, caption)),
-    make("thead", {}, make("tr", {}, ...headings.map((text, place) => make("th", { scope: "col", ...figure(place) }, text)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row))))));
-}
 
 // A message stays until the next message, or for some seconds if it needs no action.
 const said = document.getElementById("said");
@@ -54,11 +34,15 @@ async function answered(response) {
   throw error;
 }
 
-export const get = async (path, query = {}) => answered(await fetch(`${path}?${new URLSearchParams(query)}`));
+const ask = (...request) => fetch(...request).then(answered, () => {
+  throw new Error("the server does not answer; start branchrank view again");
+});
 
-export async function post(path, body) {
+export const get = (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`);
+
+export function post(path, body) {
   const headers = { "content-type": "application/json", authorization: `Bearer ${localStorage.getItem(TOKEN) || ""}` };
-  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
+  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
 // The choice of one run, or of two. A change reloads the view with the runs in its URL.
