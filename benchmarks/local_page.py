@@ -1,7 +1,7 @@
 """Measure how long the local page takes to open many runs and a large run.
 
-1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
-   Its directory is copied until there are ``--runs`` runs.
+1. Two runs of ``--questions`` questions and ``--systems`` systems are created with predictors that need no
+   index. The directory of the first is copied until there are ``--runs`` runs.
 2. In each round, a new `branchrank view` and a new headless Chromium open the list of runs, the questions of
    one run, the questions of two runs, the labels of one run, and the verdicts on two runs. The times are
    those from the start of the navigation until the page shows all of its content, and also include the
@@ -71,10 +71,11 @@ def main() -> None:
 def make_runs(folder: Path, runs: int, questions: int, systems: int) -> list[str]:
     """Create the runs and a workspace, and return the names of the runs."""
     make_corpus(folder / "docs", questions // 10, text="a line of text about as long as one of documentation")
-    arms = [Planned(f"system-{number}", 0.3 + number / 20) for number in range(systems)]
     asked = make_questions(questions, per_page=10)
-    made = make_run(folder, arms, asked, latency_sample=60).directory
-    for number in range(1, runs):
+    for more in (0.0, 0.02):
+        arms = [Planned(f"system-{number}", 0.3 + number / 20 + more) for number in range(systems)]
+        made = make_run(folder, arms, asked, latency_sample=60).directory
+    for number in range(2, runs):
         shutil.copytree(made, made.with_name(f"run-{number:03}"), copy_function=os.link)
         record = made.with_name(f"run-{number:03}") / RUN_JSON
         text = record.read_text().replace(

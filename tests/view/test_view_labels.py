@@ -83,16 +83,6 @@ def test_a_label_is_appended_at_once_and_nothing_else_changes(desk: Running, own
     assert not list(path.parent.glob("*.tmp"))
 
 
-def test_picked_lines_become_gold(desk: Running, own: Path) -> None:
-    shown = state(desk, own)
-    first = shown["passages"][0]["first"]
-    now = give(desk, body_of(shown, own, answer=[first + 1, first + 2])).json()
-    assert now["passages"][0]["answer"] == [first + 1, first + 2]
-    assert [shown["passages"][0]["source"], first + 1, first + 2] in now["gold"]
-    [label] = labels_of(stored(own, shown["id"]))
-    assert (label.line_start, label.gold) == (first, (first + 1, first + 2))
-
-
 def test_a_label_is_corrected_with_its_gold(desk: Running, own: Path) -> None:
     shown = state(desk, own)
     for label in ("yes", "no"):
@@ -108,30 +98,6 @@ def test_lines_outside_the_passage_are_a_passage_of_their_own(desk: Running, own
     now = give(desk, {**given, "answer": [3, 4]}).json()
     assert ["page-40.md", 3, 4] in now["gold"]
     assert now["passages"][-1]["label"] == "yes"
-
-
-def test_many_questions_in_a_row(desk: Running, own: Path) -> None:
-    shown, seen = state(desk, own), []
-    while shown["waiting"] and len(seen) < 3:
-        seen.append(shown["id"])
-        for place in range(len(shown["passages"])):
-            shown = give(desk, body_of(shown, own, "no", place)).json()
-        assert shown["labeled"] == len(seen)
-        shown = state(desk, own, shown["waiting"])
-    assert len(set(seen)) == 3
-    assert state(desk, own)["id"] == shown["id"], "the first that waits"
-
-
-def test_a_file_that_changed_is_refused_and_kept(desk: Running, own: Path) -> None:
-    path = own / "data" / "questions.jsonl"
-    shown = state(desk, own)
-    path.write_bytes(path.read_bytes() + b'{"id":"new","question":"new?","answerable":false}\n')
-    theirs = path.read_bytes()
-    answer = give(desk, body_of(shown, own))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "changed")
-    assert path.read_bytes() == theirs
-    assert give(desk, body_of(state(desk, own), own)).status_code == 200
-    assert b'"new?"' in path.read_bytes()
 
 
 def test_of_labels_sent_at_once_from_two_windows_one_is_refused(desk: Running, own: Path) -> None:
@@ -251,8 +217,14 @@ def open_desk(browser: Chromium, server: Running, folder: Path) -> None:
     browser.wait(READY)
 
 
-SAVED = "document.getElementById('said').textContent.startsWith('Saved')"
-LINE = "document.querySelectorAll('.card')[%d].querySelectorAll('.own')[%d]"
+def reload(browser: Chromium) -> None:
+    browser.visit(browser.run("location.href"))
+    browser.wait(READY)
+
+
+SAID = "document.getElementById('said').textContent.includes('%s')"
+SAVED = SAID % "Saved"
+PICKED = "document.querySelectorAll('[aria-selected=true]')"
 
 
 @needs_chromium
@@ -261,27 +233,29 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     open_desk(browser, desk, own)
     shown = state(desk, own)
     first = shown["passages"][0]["first"]
-    start = browser.place(LINE % (0, 0))
-    end = browser.run(
-        f"(() => {{ const box = ({LINE % (0, 1)}).getBoundingClientRect(); "
-        "return [box.left + 60, box.top + box.height / 2]; })()"
-    )
-    browser.mouse("mousePressed", start)
-    browser.mouse("mouseMoved", (end[0], end[1]))
-    browser.mouse("mouseReleased", (end[0], end[1]))
-    assert browser.run("document.querySelectorAll('[aria-selected=true]').length") == 2
-    browser.visit(browser.run("location.href"))
-    browser.wait(READY)
-    assert browser.run("document.querySelectorAll('[aria-selected=true]').length") == 2, "a reload keeps it"
-    browser.click("document.querySelector('.card [data-label=yes]')")
+    x, y = browser.place("document.querySelector('.card .own')")
+    browser.mouse("mousePressed", (x, y))
+    browser.mouse("mouseMoved", (x, y + 20))  # the next line
+    browser.mouse("mouseReleased", (x, y + 20))
+    assert browser.run(f"{PICKED}.length") == 2
+    reload(browser)
+    assert browser.run(f"{PICKED}.length") == 2, "a reload keeps it"
+    browser.requests.clear()
+    browser.run("for (const _ of [1, 2]) document.querySelector('.card [data-label=yes]').click()")
     browser.wait(SAVED)
+    assert browser.requests == [f"{desk.url}/api/labels"], "a second click is not another label"
     [label] = labels_of(stored(own, shown["id"]))
     assert (label.label, label.gold) == ("yes", (first, first + 1))
-    browser.visit(browser.run("location.href"))
-    browser.wait(READY)
+    reload(browser)
     assert browser.run("document.querySelectorAll('[data-label=yes][aria-pressed=true]').length") == 1
+    assert f"lines {first}-{first + 1} are gold" in browser.run("document.querySelector('.card').innerText")
     browser.click("[...document.querySelectorAll('button')].find((b) => b.textContent === 'Whole document')")
     browser.wait("document.querySelectorAll('.card .lines')[0].children.length === 40")
+    x, y = browser.place("document.querySelector('.card [data-line=\"2\"]')")
+    browser.mouse("mousePressed", (x, y))
+    browser.mouse("mouseMoved", (x, y + 420))
+    browser.wait(f"{PICKED}.length === 39")  # the box shows 20 lines, and scrolls while the mouse is below it
+    browser.mouse("mouseReleased", (x, y + 420))
     assert browser.console == []
     assert violations(browser) == []
 
@@ -292,34 +266,40 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
 ) -> None:
     browser.look(400)
     open_desk(browser, desk, own)
-    shown = state(desk, own)
-    passages = len(shown["passages"])
-    browser.press("ArrowDown")
-    browser.press("ArrowDown", shift=True)
-    browser.press("Enter")
-    browser.wait(SAVED)
-    for _ in range(passages - 1):
-        browser.run("document.getElementById('said').textContent = ''")
-        browser.press("n")
-        browser.wait(SAVED)
-    found = labels_of(stored(own, shown["id"]))
-    assert [each.label for each in found] == ["yes", *["no"] * (passages - 1)]
-    lines = found[0].gold
-    assert lines is not None
-    assert lines[1] - lines[0] == 1
-    assert browser.run("document.activeElement.className") == "onward"
-    browser.press("Enter")
-    browser.wait(f"{READY} && !location.search.includes({json.dumps(shown['id'])})")
-    assert browser.run("document.activeElement.getAttribute('role')") == "listbox"
+    for number in range(1, 4):
+        shown = state(desk, own)  # the first question that waits
+        others = len(shown["passages"]) - 1
+        assert browser.run("document.activeElement.getAttribute('role')") == "listbox"
+        browser.press("ArrowDown")
+        browser.press("ArrowDown", shift=True)
+        for key in ("Enter", *"n" * others):
+            browser.run("document.getElementById('said').textContent = ''")
+            browser.press(key)
+            browser.wait(SAVED)
+        found = labels_of(stored(own, shown["id"]))
+        assert [each.label for each in found] == ["yes", *["no"] * others]
+        assert found[0].gold is not None
+        assert found[0].gold[1] - found[0].gold[0] == 1
+        assert f"; {number} have labels" in browser.run("document.querySelector('.progress').textContent")
+        assert browser.run("document.activeElement.className") == "onward"
+        browser.press("Enter")
+        browser.wait(f"{READY} && !location.search.includes({json.dumps(shown['id'])})")
 
 
 @needs_chromium
-def test_the_page_says_that_the_file_has_changed(browser: Chromium, desk: Running, own: Path) -> None:
-    open_desk(browser, desk, own)
+def test_a_changed_file_and_a_missing_server_lose_no_label(browser: Chromium, own: Path) -> None:
     path = own / "data" / "questions.jsonl"
-    path.write_bytes(path.read_bytes() + b"\n")
-    theirs = path.read_bytes()
-    browser.press("y")
-    browser.wait("document.getElementById('said').textContent.startsWith('Not saved')")
-    assert path.read_bytes() == theirs
+    with page_of(own) as desk:
+        open_desk(browser, desk, own)
+        path.write_bytes(path.read_bytes() + b'{"id":"new","question":"new?","answerable":false}\n')
+        theirs = path.read_bytes()
+        browser.press("y")
+        browser.wait(SAID % "Reload the page")
+        assert path.read_bytes() == theirs
+        reload(browser)
+        browser.press("y")
+        browser.wait(SAVED)
+        assert b'"new?"' in path.read_bytes()
+    browser.run("document.querySelector('.card [data-label=no]').click()")
+    browser.wait(SAID % "start branchrank view again")
     browser.console.clear()
