@@ -323,4 +323,4 @@ def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem
 
 def _p50_ms(run: RunData, predictor: str) -> str:
     found = Warm(run.timed, predictor).percentile(TOTAL, 0.5)
-    return milliseconds(found and found.value_ms)
+    return milliseconds(None if found is None else found.value_ms)

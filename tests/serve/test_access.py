@@ -14,41 +14,19 @@ from branchrank.serve.http import application
 from branchrank.serve.service import Service, Workers
 
 TOKEN = "correct-horse-battery"
-HOSTS = {
-    "127.0.0.1": True,
-    "127.0.0.1:8000": True,
-    "localhost": True,
-    "LOCALHOST:1": True,
-    "[::1]:80": True,
-    "docs.example": True,
-    "evil.example": False,
-    "evil.example:8000": False,
-    "localhost.evil.example": False,
-    "127.0.0.1.evil.example": False,
-    "evil.example#127.0.0.1": False,
-    "127.0.0.1@evil.example": False,
-    "localhost:80:80": False,
-    "localhost:": False,
-    "localhost.": False,
-    "::1": False,
-    "0.0.0.0": False,
-    "[::ffff:127.0.0.1]": False,
-    "2130706433": False,
-    "": False,
-}
-ORIGINS = {
-    None: True,
-    "http://localhost:3000": True,
-    "HTTP://LOCALHOST:3000": True,
-    "http://localhost:3001": False,
-    "https://localhost:3000": False,
-    "http://localhost": False,
-    "http://localhost:3000.evil.example": False,
-    "http://evil.example": False,
-    "null": False,
-    "file://": False,
-    "": False,
-}
+GOOD_HOSTS = ("127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:80", "docs.example")
+BAD_HOSTS = ("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example")
+BAD_HOSTS += (
+    "evil.example#127.0.0.1",
+    "127.0.0.1@evil.example",
+    "localhost:80:80",
+    "localhost:",
+    "localhost.",
+)
+BAD_HOSTS += ("::1", "0.0.0.0", "[::ffff:127.0.0.1]", "2130706433", "")
+GOOD_ORIGINS = (None, "http://localhost:3000", "HTTP://LOCALHOST:3000")
+BAD_ORIGINS = ("http://localhost:3001", "https://localhost:3000", "http://localhost", "http://evil.example")
+BAD_ORIGINS += ("http://localhost:3000.evil.example", "null", "file://", "")
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +39,12 @@ def server(service: Service) -> Iterator[Running]:
         yield made
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("origin", GOOD_ORIGINS + BAD_ORIGINS)
+@pytest.mark.parametrize("host", GOOD_HOSTS + BAD_HOSTS)
 def test_foreign_hosts_and_origins_are_refused(server: Running, host: str, origin: str | None) -> None:
     headers = {} if origin is None else {"Origin": origin}
     status, _, body = server.send(post(asking(top_k=1), host=host, **headers))
-    expected = 421 if not HOSTS[host] else 200 if ORIGINS[origin] else 403
+    expected = 421 if host in BAD_HOSTS else 200 if origin in GOOD_ORIGINS else 403
     assert status == expected
     assert (b'"hits"' in body) == (expected == 200)
 
