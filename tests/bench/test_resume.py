@@ -22,7 +22,7 @@ from support.commands import (
 
 from branchrank.errors import RunError
 from branchrank.runs import directory as names
-from branchrank.runs.directory import latest_unfinished, new_directory, read_run, write_run
+from branchrank.runs.directory import SCHEMA_VERSION, latest_unfinished, new_directory, read_run, write_run
 from branchrank.runs.rows import RowLog
 
 RACERS = [word for name in ("local", "hybrid", "support.predictors:Killed") for word in ("--predictor", name)]
@@ -314,3 +314,16 @@ def test_a_finished_run_is_not_resumed_but_listed_and_shown(finished: Path) -> N
     listed = invoke("list", "--reports", finished.parent).stdout
     assert f"{finished}  finished  8 questions  local" in listed.splitlines()
     assert "local" in invoke("show", finished).stdout
+
+
+@pytest.mark.parametrize(
+    ("schema", "age", "remedy"),
+    [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "install a newer BranchRank")],
+)
+def test_a_run_with_another_schema_is_refused(
+    finished: Path, tmp_path: Path, schema: int, age: str, remedy: str
+) -> None:
+    directory = unfinished(tmp_path / "second", finished, schema_version=schema)
+    with pytest.raises(RunError, match=f"{age} version .* schema is {schema}") as refused:
+        read_run(directory)
+    assert remedy in refused.value.remedy

@@ -14,10 +14,12 @@ from support.front_doors import Command, Library, Mcp, make_indexed
 from support.http_server import asking, post, running
 
 from branchrank import Run, errors
+from branchrank.errors import UsageError
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
 from branchrank.serve.service import Service, Workers
 from branchrank.systems.builtin import BUILTIN
+from branchrank.systems.query import read_filters
 
 #: Forty pages that answer better than the one that is wanted.
 PAGES = {
@@ -195,3 +197,28 @@ def test_a_predictor_with_its_own_search_refuses_filters(library: Library, tmp_p
 
     with pytest.raises(errors.UsageError, match="mine is not a system"):
         library().benchmark(["local", mine], questions=asked(tmp_path), filters=ONLY)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "admitted"),
+    [
+        ("guide/a.md", "guide/a.md", True),
+        ("guide/a.md", "guide/a.md.txt", False),
+        ("guide/*.md", "guide/a.md", True),
+        ("guide/*.md", "guide/a.rst", False),
+        ("guide/[a].md", "guide/[a].md", True),
+        ("Guide/a.md", "guide/a.md", False),
+    ],
+)
+def test_a_filter_is_the_path_itself_or_a_glob(pattern: str, source: str, admitted: bool) -> None:
+    for key in ("file_path", "source"):
+        (found,) = read_filters(f"{key}={pattern}")
+        assert found.admits(source) == admitted
+
+
+def test_a_filter_needs_a_value_and_a_typo_gets_a_suggestion() -> None:
+    for text in ("file_path", "file_path="):
+        with pytest.raises(UsageError, match="has no value"):
+            read_filters(text)
+    with pytest.raises(UsageError, match="did you mean `file_path`"):
+        read_filters("filepath=a.md")

@@ -15,6 +15,7 @@ from branchrank.errors import MissingDependencyError, UsageError, WorkerError
 from branchrank.execution import Executor
 from branchrank.execution.executors import open_executor
 from branchrank.execution.threads import thread_count, usable_cpus
+from branchrank.execution.workers import pack, unpack
 from branchrank.settings import resolve
 
 SHARDS = [[1, 2], [3], [], [4, 5, 6], [7], [8]]
@@ -121,3 +122,15 @@ def test_the_default_number_of_threads_comes_from_openmp(monkeypatch: pytest.Mon
     assert thread_count() == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "several")
     assert thread_count() == usable_cpus()
+
+
+def test_hard_links_to_the_same_file_are_all_shipped(tmp_path: Path) -> None:
+    sent, received = tmp_path / "sent", tmp_path / "received"
+    sent.mkdir()
+    (sent / "a").write_text("text")
+    os.link(sent / "a", sent / "b")
+    (sent / "outside").symlink_to("/etc")
+    unpack(pack([sent]), received)
+    copy = received / str(sent).lstrip("/")
+    assert sorted(path.name for path in copy.iterdir()) == ["a", "b"]
+    assert (copy / "b").read_text() == "text"

@@ -11,7 +11,7 @@ from support.small_corpus import PAGES, reopened, small_workspace
 
 from branchrank.errors import ArtifactError
 from branchrank.index.build import build_index
-from branchrank.index.reader import Index, open_index, searches_exactly
+from branchrank.index.reader import FTS5, Index, open_index, searches_exactly
 from branchrank.io.files import write_jsonl
 from branchrank.settings import IndexSettings, settings_of
 from branchrank.stores.analyzer import embedded_text
@@ -188,6 +188,19 @@ def test_damaged_derived_weights_are_recomputed(tmp_path: Path) -> None:
             path.write_bytes(b"damaged")
     with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
         assert index.bm25_nodes.search("lid", 3) == before
+
+
+def test_the_fts5_file_is_created_once_and_made_again_when_damaged(tmp_path: Path) -> None:
+    with build_index(small_workspace(tmp_path)) as index:
+        index.open_fts5().close()
+        path = index.directory / FTS5
+        content, modified = path.read_bytes(), path.stat().st_mtime_ns
+        index.open_fts5().close()
+        assert path.stat().st_mtime_ns == modified
+        for damaged in (content[: len(content) // 2], b"", content[:-1] + bytes([content[-1] ^ 1])):
+            path.write_bytes(damaged)
+            index.open_fts5().close()
+            assert path.read_bytes() == content
 
 
 def test_every_file_is_checked_before_it_is_used(tmp_path: Path) -> None:

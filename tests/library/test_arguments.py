@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.worlds import make_workspace
+from support.commands import make_project
+from support.predictors import WholePages
 
-from branchrank import Run, Workspace, errors
-from branchrank.index.build import build_index
+from branchrank import Run, System, Workspace, errors
+from branchrank.spec import Branch
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    folder = make_workspace(tmp_path_factory.mktemp("arguments"))
-    build_index(folder).close()
-    with Workspace(folder) as opened:
+    with Workspace.open(make_project(tmp_path_factory.mktemp("arguments")) / "data") as opened:
         yield opened
 
 
@@ -65,3 +64,24 @@ def test_unusual_but_valid_arguments_are_accepted(workspace: Workspace) -> None:
     assert workspace.search("tea", workspace.system("local"), 2, filters=()) == expected
     assert workspace.search("", "local", 2) == workspace.search("", "local", 2)
     assert workspace.tools.grep_search("tea", ranking="bm25", limit=1).results
+
+
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        ("bm25", "bm25"),
+        (System(name="words", branches=(Branch(kind="bm25"),)), "words"),
+        (WholePages(), "whole-pages"),
+    ],
+)
+def test_one_predictor_and_one_measure_are_no_list(
+    workspace: Workspace, tmp_path: Path, one: object, name: str
+) -> None:
+    run = workspace.benchmark(one, measures="nDCG@3", latency_sample=0, reports=tmp_path)
+    assert list(run.predictors) == [name]
+    assert "nDCG@3" in run.summary.columns
+
+
+def test_one_filter_is_no_list(workspace: Workspace) -> None:
+    one = workspace.search("tea", "local", filters="file_path=guide/*.md")
+    assert one == workspace.search("tea", "local", filters=["file_path=guide/*.md"]) != []

@@ -1,5 +1,7 @@
 """Qdrant collections, embedded and on a server: one contract, failures."""
 
+import gzip
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -241,3 +243,22 @@ def test_the_key_is_not_sent_in_the_clear() -> None:
     assert key_for("QDRANT", "https://other.example", replaced) == "k"
     with pytest.raises(UsageError, match="without encryption"):
         key_for("QDRANT", "http://cluster.example:6333", environment)
+
+
+BOMB = gzip.compress(b"[" * (100 << 20), 9)
+
+
+@pytest.mark.parametrize(("answer", "encoding"), [(BOMB, "gzip"), (b"[" * (65 << 20), "")])
+def test_a_decompression_bomb_is_an_error_and_uses_little_memory(
+    server: FakeQdrant, answer: bytes, encoding: str
+) -> None:
+    collection = served(server.url)
+    server.answer, server.encoding = answer, encoding
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArtifactError, match="Qdrant server"):
+            collection.dense(np.ones(16, dtype=np.float32) / 4, 3)
+        assert tracemalloc.get_traced_memory()[1] < 90 << 20
+    finally:
+        tracemalloc.stop()
+        collection.close()
