@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     from branchrank.spec import System as System
     from branchrank.workspace import Workspace as Workspace
 
-__all__ = [
-    "Anchor",
-    "Answer",
-    "Comparison",
-    "Hit",
-    "LLMUse",
-    "Passage",
-    "Predictor",
-    "Question",
-    "Run",
-    "System",
-    "Workspace",
-    "errors",
-    "library",
-    "locate",
-]
-
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -58,6 +41,7 @@ _HOMES = {
     "Workspace": "branchrank.workspace",
     "locate": "branchrank.corpus.locating",
 }
+__all__ = sorted((*_HOMES, "errors", "library"))
 
 # The application that uses this library decides where log records go.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

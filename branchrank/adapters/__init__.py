@@ -88,13 +88,7 @@ def adapter(name: str) -> Adapter:
         module, _, attribute = BUILTIN_ADAPTERS[name].partition(":")
         return cast("Adapter", getattr(importlib.import_module(f"{__name__}.{module}"), attribute))
     [entry, *_] = entry_points(group=ENTRY_POINTS, name=name)
-    shown = f"the adapter {name!r} ({entry.value})"
-    made = load_installed(entry, shown)
-    if not isinstance(made, Adapter):
-        raise UsageError(
-            f"{shown} is a {type(made).__name__}, not an Adapter",
-            remedy="change the entry point to an instance of branchrank.adapters.Adapter",
-        )
+    made: Adapter = load_installed(entry, f"the adapter {name!r} ({entry.value})", Adapter)
     return made
 
 

@@ -64,8 +64,6 @@ class AnsweringTask:
     def __init__(self, opened: OpenPlan) -> None:
         self._opened: OpenPlan | None = opened
         self._plan = opened.plan
-        self._top_k = opened.settings.top_k
-        self._trace_depth = opened.settings.trace_depth
         self._digests = {name: index.manifest.digest for name, index in opened.indexes.items()}
 
     @property
@@ -105,10 +103,9 @@ class AnsweringTask:
     def _answers(self, opened: OpenPlan, shard: Sequence[Wanted]) -> Iterator[Answered]:
         for wanted in shard:
             for number, repeat in wanted.answers:
-                predictor = opened.predictors[number]
-                asked = (predictor, wanted.question, self._top_k, repeat, self._trace_depth)
-                row = answer(*asked, places=opened.places)
-                yield Answered(row=row, **_taken(opened.memos))
+                top_k, trace_depth = opened.settings.top_k, opened.settings.trace_depth
+                asked = (opened.predictors[number], wanted.question, top_k, repeat, trace_depth)
+                yield Answered(row=answer(*asked, places=opened.places), **_taken(opened.memos))
 
 
 def quality_pass(
@@ -220,11 +217,10 @@ def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
     """Return the memos' counts of computed and reused results, and reset these counts to 0."""
-    computed: Counter[str] = Counter()
-    reused: Counter[str] = Counter()
-    for memo in memos:
-        computed.update(memo.computed)
-        reused.update(memo.reused)
-        memo.computed.clear()
-        memo.reused.clear()
-    return {"computed": dict(computed), "reused": dict(reused)}
+    taken: dict[str, dict[str, int]] = {}
+    for name in ("computed", "reused"):
+        counts: list[Counter[str]] = [getattr(memo, name) for memo in memos]
+        taken[name] = dict(sum(counts, Counter()))
+        for each in counts:
+            each.clear()
+    return taken

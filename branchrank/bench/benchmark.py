@@ -51,10 +51,6 @@ from branchrank.runs.warnings import warnings_of
 Publish = Callable[[RunData], object]
 
 
-def no_report(run: RunData) -> None:
-    """Write no report."""
-
-
 class BenchmarkOptions(Record, frozen=True, kw_only=True):
     """How a plan is run.
 
@@ -76,7 +72,7 @@ class BenchmarkOptions(Record, frozen=True, kw_only=True):
 def run_plan(
     plan: Plan,
     options: BenchmarkOptions = BenchmarkOptions(),  # noqa: B008  (a frozen record)
-    publish: Publish = no_report,
+    publish: Publish = lambda run: None,
 ) -> RunData:
     """Run a plan and write the run's directory; ``publish`` writes the report.
 
@@ -113,7 +109,7 @@ def run_opened(
     questions: Sequence[Question],
     reports: Path,
     options: BenchmarkOptions,
-    publish: Publish = no_report,
+    publish: Publish = lambda run: None,
     executor: Executor = InProcess(),  # noqa: B008  (without state)
 ) -> RunData:
     """Run opened predictors in a new run under ``reports``, or complete an interrupted run.

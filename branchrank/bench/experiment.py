@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -271,20 +271,13 @@ def _outside(name: str, table: Mapping[str, Any]) -> list[BenchmarkPredictor]:
     return [made] if made else []
 
 
-class _Systems:
+class _Systems(NamedTuple):
     """The tables of the systems in an experiment file."""
 
-    def __init__(
-        self,
-        tables: Mapping[str, Mapping[str, Any]],
-        settings: Resolved,
-        repeats: int,
-        index_points: Mapping[str, Sequence[_Point] | None],
-    ) -> None:
-        self.tables = tables
-        self.settings = settings
-        self.repeats = repeats
-        self.index_points = index_points
+    tables: Mapping[str, Mapping[str, Any]]
+    settings: Resolved
+    repeats: int
+    index_points: Mapping[str, Sequence[_Point] | None]
 
     def named(self, name: str) -> list[PlannedSystem]:
         """Return the systems that a table defines, one for each combination of values in its sweeps.

@@ -34,6 +34,7 @@ from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import caches_off
 
 
+@caches_off()
 def latency_pass(
     predictors: Sequence[BenchmarkPredictor],
     questions: Sequence[Question],
@@ -46,18 +47,9 @@ def latency_pass(
     ``failed`` contains the pairs (predictor, question id) that failed in the quality pass. They are counted
     as failures without being asked again.
     """
-    with caches_off():
-        return _timings(predictors, questions, settings, progress, failed) if questions else []
-
-
-def _timings(
-    predictors: Sequence[BenchmarkPredictor],
-    questions: Sequence[Question],
-    settings: BenchmarkSettings,
-    progress: Progress,
-    failed: Collection[tuple[str, str]],
-) -> list[Timing]:
     timings: list[Timing] = []
+    if not questions:
+        return timings
     for predictor in predictors:
         found = timed(predictor, questions[0], settings.top_k, FIRST)
         timings += (timing for timing in found if timing.phase == FIRST)

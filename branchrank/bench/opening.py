@@ -178,7 +178,7 @@ def _index_settings(plan: Plan, name: str, rescores: bool) -> Resolved:
     part = plan.indexes[name].part(IndexSettings)
     if rescores or name == DEFAULT_INDEX or not part.chooses_tokens:
         return plan.indexes[name]
-    return plan.indexes[name].with_parts(part.without_tokens())
+    return plan.indexes[name].with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106 - no secret
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:

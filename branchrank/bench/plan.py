@@ -55,19 +55,10 @@ class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
     system: System
 
 
-def planned_system(
-    system: System, *, index: str = DEFAULT_INDEX, repeats: int = 1, origin: str = "", tuned_on: str = ""
-) -> PlannedSystem:
+def planned_system(system: System, *, repeats: int = 1, **fields: str) -> PlannedSystem:
     """Return the record of a system. Only a system with an LLM answers each question ``repeats`` times."""
-    return PlannedSystem(
-        name=system.name,
-        llm=system.llm_label,
-        system=system,
-        index=index,
-        repeats=repeats if system.asks_llm else 1,
-        origin=origin,
-        tuned_on=tuned_on,
-    )
+    repeats = repeats if system.asks_llm else 1
+    return PlannedSystem(name=system.name, llm=system.llm_label, system=system, repeats=repeats, **fields)
 
 
 class Plan(Record, frozen=True, kw_only=True):

@@ -261,13 +261,8 @@ class _RecordedPlan:
         """Return a function that creates a predictor, and that is called only if the run is trusted."""
         if record.system is not None:
             system = with_reached(record.system, self._value)
-            return lambda: planned_system(
-                system,
-                index=record.index,
-                repeats=record.repeats,
-                origin=record.origin,
-                tuned_on=record.tuned_on,
-            )
+            own = {name: getattr(record, name) for name in ("index", "origin", "tuned_on")}
+            return lambda: planned_system(system, repeats=record.repeats, **own)
         url, _, target = record.origin.partition(" ")
         if is_url(url):
             self.reached["HTTP endpoint", url] = None

@@ -101,16 +101,7 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 )
 @ACCESS
 @click.pass_context
-def verify(
-    ctx: click.Context,
-    /,
-    run: Path,
-    rerun: int,
-    seed: int | None,
-    corpus: Path | None,
-    seal: Path | None,
-    **access: Any,
-) -> None:
+def verify(ctx: click.Context, /, run: Path, **asked: Any) -> None:
     """Recompute every number in the reports of RUN, and check that the files of RUN agree with each other.
 
     The command prints each problem, and exits with code 1 if there are any problems.
@@ -125,17 +116,11 @@ def verify(
     """
     from branchrank import library
 
-    if access["trust"]:
+    names = ("data_dir", "questions", "trust", "replay")
+    access = library.RunAccess(**{name: asked.pop(name) for name in names})
+    if access.trust:
         import_from_here()
-    verified = library.verify(
-        run,
-        rerun=rerun,
-        seed=seed,
-        corpus=corpus,
-        seal=seal,
-        access=library.RunAccess(**access),
-        notify=say,
-    )
+    verified = library.verify(run, access=access, notify=say, **asked)
     for note in verified.notes:
         click.echo(safe(note), err=True)
     for finding in verified.findings:

@@ -107,13 +107,7 @@ def reader_of(suffix: str) -> Reader:
         found: Reader = importlib.import_module(f"branchrank.corpus.{builtin.module}").READER
         return found
     entry = installed_readers()[suffix]
-    shown = f"the reader {entry.name!r} ({entry.value})"
-    made = load_installed(entry, shown)
-    if not isinstance(made, Reader):
-        raise UsageError(
-            f"{shown} is a {type(made).__name__}, not a Reader",
-            remedy="change the entry point to an instance of branchrank.corpus.document.Reader",
-        )
+    made: Reader = load_installed(entry, f"the reader {entry.name!r} ({entry.value})", Reader)
     return made
 
 

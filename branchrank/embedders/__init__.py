@@ -31,32 +31,15 @@ from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.embedders.protocol import (
     DocumentVectors,
     Embedder,
-    EmbedderIdentity,
     TokenEmbedder,
     Vectors,
-    unit_rows,
 )
+from branchrank.embedders.protocol import EmbedderIdentity as EmbedderIdentity
+from branchrank.embedders.protocol import unit_rows as unit_rows
 from branchrank.errors import ModelError, UsageError, WorkerError, or_else, suggestion
 from branchrank.io.environment import load_installed
 from branchrank.io.progress import Notify
 from branchrank.settings import IndexSettings
-
-__all__ = [
-    "DocumentVectors",
-    "Embedder",
-    "EmbedderIdentity",
-    "EmbeddingTask",
-    "FakeEmbedder",
-    "TokenEmbedder",
-    "TokenTask",
-    "Vectors",
-    "check_gives_tokens",
-    "is_bundled",
-    "on_server",
-    "open_embedder",
-    "token_embedder",
-    "unit_rows",
-]
 
 #: The names of built-in embedders that accept a model name or a number of dimensions after a colon.
 ROUTES = ("fake", "openai", "ollama")

@@ -41,7 +41,7 @@ from branchrank.embedders.sentence_transformers import (
     load_model,
 )
 from branchrank.errors import ModelError
-from branchrank.io.progress import Notify, Progress, no_progress
+from branchrank.io.progress import Notify
 from branchrank.records import Record
 
 #: In Stanford's checkpoint format, the file with the marker tokens and the maximum text lengths.
@@ -99,9 +99,9 @@ class ColbertEmbedder(SentenceTransformersEmbedder):
             weights_digest=files_digest(folder, "*.safetensors", "*.json", METADATA),
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return, for each text, the mean of its token vectors, scaled to unit length."""
-        return self.embed_documents_and_tokens(texts, progress).vectors
+        return self.embed_documents_and_tokens(texts).vectors
 
     def embed_query(self, text: str) -> Vectors:
         """Return the mean of a query's token vectors, scaled to unit length."""

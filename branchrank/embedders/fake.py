@@ -30,7 +30,6 @@ import Stemmer
 
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
-from branchrank.io.progress import Progress, no_progress
 
 DEFAULT_DIMENSION = 64
 MAX_TOKENS = 512
@@ -54,12 +53,9 @@ class FakeEmbedder:
             name="fake", model="fake", revision="1", dimension=dimension, max_tokens=MAX_TOKENS
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return the unit vectors of texts, one row per text."""
-        rows = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
-        for number, text in enumerate(texts):
-            rows[number] = self._raw(text)
-            progress("embed", number + 1, len(texts))
+        rows = np.array([*map(self._raw, texts)], dtype=np.float32).reshape(-1, self.identity.dimension)
         return unit_rows(rows, origin="the fake embedder")
 
     def embed_query(self, text: str) -> Vectors:
@@ -67,18 +63,13 @@ class FakeEmbedder:
         row: Vectors = self.embed_documents([text])[0]
         return row
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
+    def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
         """Return a unit vector for each text and for each of its words.
 
         A text without words gets one token vector, ``[1, 0, 0, ...]``.
         """
-        found = []
-        for number, text in enumerate(texts):
-            rows = self.embed_query_tokens(text)
-            found.append(rows if len(rows) else np.eye(1, self.identity.dimension, dtype=np.float32))
-            progress("embed", number + 1, len(texts))
+        none = np.eye(1, self.identity.dimension, dtype=np.float32)
+        found = [rows if len(rows) else none for rows in map(self.embed_query_tokens, texts)]
         return DocumentVectors(self.embed_documents(texts), found)
 
     def embed_query_tokens(self, text: str) -> Vectors:
@@ -121,7 +112,7 @@ class NoEmbedder:
 
     identity = EmbedderIdentity(name=NONE, model=NONE, dimension=1, max_tokens=MAX_TOKENS)
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return one row ``[1]`` for each text."""
         return np.ones((len(texts), 1), dtype=np.float32)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
+from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
@@ -59,7 +59,6 @@ class MiniLMEmbedder(GraphEmbedder):
                 f"the SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
                 remedy=_INSTALL,
             )
-        threads = threads or thread_count()
         identity = EmbedderIdentity(
             name="minilm",
             model=MODEL,
@@ -69,7 +68,7 @@ class MiniLMEmbedder(GraphEmbedder):
             weights_digest=WEIGHTS_DIGEST,
         )
         tokenizer = read_tokenizer(folder, MAX_TOKENS, model=MODEL, remedy=_INSTALL)
-        super().__init__(identity, tokenizer, _graph(), map_weights(content), threads)
+        super().__init__(identity, tokenizer, _graph(), map_weights(content), threads or thread_count())
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
@@ -157,18 +156,9 @@ _TAIL = """
 
 def _graph() -> Graph:
     """Return the ONNX graph of the model."""
-    layers = (
-        _LAYER.format(
-            n=n,
-            next="rows" if n == _LAYERS - 1 else f"x{n + 1}",
-            w=f"encoder_layer_{n}",
-            epsilon=_EPSILON,
-        )
-        for n in range(_LAYERS)
-    )
     head = DIMENSION // _HEADS
     return Graph(
-        _HEAD.format(epsilon=_EPSILON) + "".join(layers) + _TAIL,
+        _HEAD.format(epsilon=_EPSILON) + layers(_LAYER, _LAYERS, "encoder_layer", _EPSILON) + _TAIL,
         {
             "zero": np.array([0]),
             "one": np.array([1]),

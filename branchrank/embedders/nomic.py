@@ -25,7 +25,7 @@ import numpy as np
 
 from branchrank.embedders.hub import REMEDY, files_digest, folder_revision, modules_of, read_json
 from branchrank.embedders.nomic_bert import native_config
-from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, map_weights, read_tokenizer
+from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.embedders.sentence_transformers import prefixes_of
 from branchrank.errors import ModelError
@@ -76,7 +76,6 @@ class NomicEmbedder(GraphEmbedder):
             raise ModelError(
                 f"the weights in {folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY
             ) from error
-        threads = threads or thread_count()
         own = read_json(folder / "config_sentence_transformers.json", _Prompts, default=_Prompts())
         prefixes = prefixes_of(own.prompts, model)
         identity = EmbedderIdentity(
@@ -92,7 +91,7 @@ class NomicEmbedder(GraphEmbedder):
         )
         tokenizer = read_tokenizer(folder, max_tokens, model=model, remedy=REMEDY)
         graph = nomic_graph(config, pooling, max_tokens)
-        super().__init__(identity, tokenizer, graph, weights, threads)
+        super().__init__(identity, tokenizer, graph, weights, threads or thread_count())
 
 
 def is_nomic(folder: Path) -> bool:
@@ -198,23 +197,17 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
 
     ``config`` is the configuration from :func:`branchrank.embedders.nomic_bert.native_config`.
     """
-    size, heads, last = config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"] - 1
+    size, heads = config["hidden_size"], config["num_attention_heads"]
     head = size // heads
     epsilon = config["layer_norm_eps"]
-    layers = (
-        _LAYER.format(
-            n=n,
-            next="rows" if n == last else f"x{n + 1}",
-            w=f"encoder_layers_{n}",
-            epsilon=epsilon,
-        )
-        for n in range(last + 1)
-    )
     frequencies = config["rope_parameters"]["rope_theta"] ** -(np.arange(0, head, 2) / head)
     angles = np.outer(np.arange(max_tokens), frequencies)[:, np.newaxis]
     scale = head**-0.25  # Queries and keys are both scaled, so their products are scaled by ``head ** -0.5``.
     return Graph(
-        _HEAD.format(epsilon=epsilon) + "".join(layers) + _POOLING[pooling] + "\n}",
+        _HEAD.format(epsilon=epsilon)
+        + layers(_LAYER, config["num_hidden_layers"], "encoder_layers", epsilon)
+        + _POOLING[pooling]
+        + "\n}",
         {
             "zero": np.array([0]),
             "one": np.array([1]),

@@ -36,7 +36,6 @@ from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vec
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.io.environment import temporary_environment
 from branchrank.io.printable import encodable
-from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 if TYPE_CHECKING:
@@ -178,10 +177,10 @@ class GraphEmbedder:
         self._session = open_session(graph, weights, identity.dtype, threads)
         self._threads = threads
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return the unit vectors of texts, one row per text."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
-        for number, row in self._each(self._pooled, self._documents(texts), progress):
+        for number, row in self._each(self._pooled, self._documents(texts)):
             rows[number] = row
         return unit_rows(rows, origin=self.identity.model)
 
@@ -189,16 +188,14 @@ class GraphEmbedder:
         """Return the vector of a query, scaled to unit length."""
         return unit_row(self._pooled(self.identity.query_prefix + text), origin=self.identity.model)
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
+    def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
         """Return a unit vector for each text and for each of its tokens.
 
         The tokens include special tokens and the tokens of the prefix.
         """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
-        for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts), progress):
+        for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts)):
             vectors[number], tokens[number] = row, unit_rows(rows, origin=self.identity.model)
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
@@ -216,16 +213,12 @@ class GraphEmbedder:
     def _documents(self, texts: Sequence[str]) -> list[str]:
         return [self.identity.document_prefix + text for text in texts]
 
-    def _each(
-        self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
-    ) -> Iterator[tuple[int, Made]]:
+    def _each(self, work: Callable[[str], Made], texts: Sequence[str]) -> Iterator[tuple[int, Made]]:
         """Yield each text's position and its result from ``work``, starting with the longest text."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             results = pool.map(lambda number: work(texts[number]), longest_first)
-            for done, (number, result) in enumerate(zip(longest_first, results, strict=True), start=1):
-                yield number, result
-                progress("embed", done, len(texts))
+            yield from zip(longest_first, results, strict=True)
 
     def _pooled(self, text: str) -> Vectors:
         return self._session.run([POOLED], {IDS: self._ids(text)})[0]
@@ -235,6 +228,14 @@ class GraphEmbedder:
 
     def _ids(self, text: str) -> NDArray[np.int64]:
         return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)
+
+
+def layers(template: str, count: int, name: str, epsilon: float) -> str:
+    """Return the text of ``count`` layers, of which the last one computes the rows."""
+    return "".join(
+        template.format(n=n, next=ROWS if n == count - 1 else f"x{n + 1}", w=f"{name}_{n}", epsilon=epsilon)
+        for n in range(count)
+    )
 
 
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError, ModelError
-from branchrank.io.progress import Progress, no_progress
 from branchrank.records import SEED, Record
 
 Vectors = NDArray[np.float32]
@@ -70,12 +69,8 @@ class Embedder(Protocol):
     def identity(self) -> EmbedderIdentity:
         """The properties of the embedder that determine the vector of a text."""
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return the unit vectors of texts as a float32 array of shape ``(len(texts), dimension)``.
-
-        ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
-        number of texts.
-        """
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Return the unit vectors of texts as a float32 array of shape ``(len(texts), dimension)``."""
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a query as a float32 array of shape ``(dimension,)``."""
@@ -95,14 +90,8 @@ class DocumentVectors(NamedTuple):
 class TokenEmbedder(Embedder, Protocol):
     """An embedder that also computes a unit vector for each token of a text, for late interaction."""
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
-        """Return the vector of each text, as ``embed_documents`` does, and the vectors of its tokens.
-
-        ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
-        number of texts.
-        """
+    def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
+        """Return the vector of each text, as ``embed_documents`` does, and the vectors of its tokens."""
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens as a float32 array ``(number of tokens, d)``."""

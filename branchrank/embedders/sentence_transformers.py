@@ -50,12 +50,12 @@ from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.execution.threads import limit_torch
 from branchrank.io.environment import preserved_random_state, preserved_start_method
 from branchrank.io.printable import encodable
-from branchrank.io.progress import Notify, Progress, no_progress
+from branchrank.io.progress import Notify
 from branchrank.records import Record
 
-#: The minimum number of texts between two calls to ``progress``.
+#: The least number of texts that are given to the model at once.
 _STEP = 16
-#: The default batch size on a GPU.
+#: The batch size on a GPU.
 _GPU_BATCH = 64
 #: The maximum number of tokens per text for a model that does not define a maximum.
 LEAST_TOKENS = 512
@@ -80,22 +80,14 @@ class SentenceTransformersEmbedder:
     its repository.
     """
 
-    def __init__(
-        self,
-        model: str,
-        revision: str = "",
-        *,
-        batch_size: int | None = None,
-        device: str | None = None,
-        notify: Notify | None = None,
-    ) -> None:
+    def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
         notify = notify or (lambda line: None)
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         # The fast tokenizer is not thread-safe.
         self._lock = Lock()
-        self._model = load_model(folder, device, notify)
-        self._batch_size = batch_size or (1 if self._model.device.type == "cpu" else _GPU_BATCH)
+        self._model = load_model(folder, None, notify)
+        self._batch_size = 1 if self._model.device.type == "cpu" else _GPU_BATCH
         prefixes = prefixes_of(self._model.prompts, model)
         prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
         self._prefix_tokens = len(prefix)
@@ -110,14 +102,13 @@ class SentenceTransformersEmbedder:
             weights_digest=files_digest(folder, "*.safetensors"),
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return the unit vectors of texts, one row per text."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         step = max(_STEP, self._batch_size)
         for start in range(0, len(texts), step):
             batch = texts[start : start + step]
             rows[start : start + len(batch)] = self._encoded("document", batch, batch_size=self._batch_size)
-            progress("embed", start + len(batch), len(texts))
         return unit_rows(rows, origin=self.identity.model)
 
     def embed_query(self, text: str) -> Vectors:
@@ -125,9 +116,7 @@ class SentenceTransformersEmbedder:
         (row,) = self._encoded("query", [text])
         return unit_row(row, origin=self.identity.model)
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
+    def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
         """Return a unit vector for each text and for each of its tokens.
 
         The tokens include special tokens and the tokens of the prefix.
@@ -137,7 +126,6 @@ class SentenceTransformersEmbedder:
         for number, text in enumerate(texts):
             vectors[number], rows = self._vector_and_rows(text)
             tokens.append(rows)
-            progress("embed", number + 1, len(texts))
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def _vector_and_rows(self, text: str) -> tuple[Vectors, Vectors]:

@@ -32,7 +32,6 @@ from branchrank.errors import ModelError, UsageError
 from branchrank.io.files import NOT_JSON
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, encodable, url_to_show
-from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 T = TypeVar("T")
@@ -136,13 +135,12 @@ class ServerEmbedder(ABC):
     def _description(self) -> tuple[str, int]:
         return self.describe()
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return the unit vectors of texts, one row per text. Each request contains at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
             batch = [f"{self.prefixes.document}{text}" for text in texts[start : start + BATCH]]
             rows[start : start + len(batch)] = self._checked(batch)
-            progress("embed", start + len(batch), len(texts))
         return rows
 
     def embed_query(self, text: str) -> Vectors:

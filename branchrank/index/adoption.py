@@ -29,8 +29,15 @@ from branchrank.corpus.lines import normalize
 from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
-from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
-from branchrank.embedders.protocol import Agreement, Vectors, check_agreement
+from branchrank.embedders import open_embedder
+from branchrank.embedders.protocol import (
+    Agreement,
+    Embedder,
+    EmbedderIdentity,
+    Vectors,
+    check_agreement,
+    unit_rows,
+)
 from branchrank.errors import ArtifactError, InputError, UsageError
 from branchrank.index.adopted_files import (
     ChromaRecords,

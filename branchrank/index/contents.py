@@ -24,8 +24,7 @@ from branchrank.corpus.chunking import chunk_document, token_counter
 from branchrank.corpus.document import Document, without_content
 from branchrank.corpus.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
 from branchrank.corpus.reading import document_digest, document_text, is_binary
-from branchrank.embedders import Embedder
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import Embedder, Vectors
 from branchrank.errors import CorpusError, UsageError
 from branchrank.execution import Executor
 from branchrank.index.adopted_files import given_chunks, given_nodes

@@ -20,10 +20,10 @@ from typing import Literal
 
 import numpy as np
 
-from branchrank.embedders import Embedder, EmbeddingTask, TokenTask, gives_tokens, token_embedder
+from branchrank.embedders import EmbeddingTask, TokenTask, gives_tokens, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
 from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import Embedder, Vectors
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 from branchrank.corpus.chunkers import chunker_version
 from branchrank.corpus.stored_texts import TEXTS, text_name, use_texts
-from branchrank.embedders import Embedder, check_name, open_embedder
+from branchrank.embedders import check_name, open_embedder
 from branchrank.embedders.fake import NONE
-from branchrank.embedders.protocol import model_changed
+from branchrank.embedders.protocol import Embedder, model_changed
 from branchrank.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.documents import corpus_change, read_documents
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin

@@ -93,14 +93,22 @@ def set_torch_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def load_installed(entry: EntryPoint, shown: str) -> Any:
+def load_installed(entry: EntryPoint, shown: str, kind: type = object) -> Any:
     """Return the object to which an installed package's entry point refers.
 
-    ``shown`` describes the object in the error message. Raises :class:`UsageError` if importing it fails.
+    ``shown`` describes the object in the error message. Raises :class:`UsageError` if importing it fails, or
+    if it is not an instance of ``kind``.
     """
     try:
-        return entry.load()
+        made = entry.load()
     except Exception as error:  # A user's package can raise any exception.
         raise UsageError(
             f"{shown} cannot be imported: {error}", remedy="reinstall the package that provides it"
         ) from error
+    if not isinstance(made, kind):
+        wanted = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+        raise UsageError(
+            f"{shown} is a {type(made).__name__}, not {wanted}",
+            remedy=f"change the entry point to an instance of {kind.__module__}.{kind.__name__}",
+        )
+    return made

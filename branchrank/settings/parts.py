@@ -67,10 +67,6 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         """Whether BranchRank decides if the index has token vectors."""
         return self.token_vectors == "auto"  # noqa: S105 - no secret
 
-    def without_tokens(self) -> IndexSettings:
-        """Return the settings of an index without token vectors."""
-        return msgspec.structs.replace(self, token_vectors="none")  # noqa: S106 - no secret
-
     @property
     def table(self) -> dict[str, Any]:
         """The settings as a table, without the default chunker, which older versions did not record."""

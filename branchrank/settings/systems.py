@@ -103,7 +103,13 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
             part.__name__,
             fields,
             bases=(part,),
-            namespace={"__doc__": part.__doc__, "system": system, "aliases": aliases},
+            namespace={
+                "__doc__": part.__doc__,
+                "section": part.section or system.name.replace("-", "_"),
+                "title": part.title or f"The {system.name} predictor",
+                "system": system,
+                "aliases": aliases,
+            },
             module=part.__module__,
             frozen=True,
             kw_only=True,
@@ -137,9 +143,6 @@ _RERANKING = {
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     """Settings for the ``local`` predictor, which fuses the vector and BM25 rankings of chunks with RRF."""
 
-    section: ClassVar[str] = "local"
-    title: ClassVar[str] = "The local predictor"
-
 
 @alias_fields(
     HYBRID,
@@ -158,8 +161,6 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
         no_llm: do not rerank with the LLM
     """
 
-    section: ClassVar[str] = "hybrid"
-    title: ClassVar[str] = "The hybrid predictor"
     no_llm: bool = False
 
 
@@ -181,8 +182,6 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
         llm_final_only: search the tree by keywords; use the LLM only for the final ranking
     """
 
-    section: ClassVar[str] = "pageindex"
-    title: ClassVar[str] = "The pageindex predictor"
     no_llm: bool = False
     llm_final_only: bool = False
 
@@ -201,8 +200,6 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
         ranking: order of passages; order (or none): BM25; bm25: drop the lowest quarter; raw: by file, line
     """
 
-    section: ClassVar[str] = "grep"
-    title: ClassVar[str] = "The grep predictor"
     context_lines: Annotated[int, Meta(ge=0, le=100)] = 10
     ranking: Literal["order", "bm25", "raw", "none"] = "order"
 
@@ -223,8 +220,6 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
         on_disk: store the vectors of a new collection on the server's disk, not in memory
     """
 
-    section: ClassVar[str] = "qdrant"
-    title: ClassVar[str] = "The qdrant predictor"
     url: Annotated[str, reaches("Qdrant server")] = ""
     collection: Annotated[str, reaches("Qdrant collection")] = ""
     path: Annotated[str, reaches("Qdrant collection")] = ""
@@ -287,8 +282,6 @@ class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
         no_llm: do not rerank with the LLM
     """
 
-    section: ClassVar[str] = "late_interaction"
-    title: ClassVar[str] = "The late-interaction predictor"
     no_llm: bool = False
 
 

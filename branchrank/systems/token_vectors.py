@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 
-from branchrank.embedders import TokenEmbedder, token_embedder
+from branchrank.embedders import token_embedder
 from branchrank.embedders.cache import TokenCache
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import TokenEmbedder, Vectors
 from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.analyzer import embedded_text

@@ -50,9 +50,8 @@ class LettersEmbedder:
             name="letters", model=alphabet, dimension=len(alphabet), max_tokens=100_000
         )
 
-    def embed_documents(self, texts, progress=lambda stage, done, total: None):
+    def embed_documents(self, texts):
         counts = [[1 + text.lower().count(letter) for letter in self.alphabet] for text in texts]
-        progress("embed", len(texts), len(texts))
         return unit_rows(np.array(counts, dtype=np.float32), origin="letters")
 
     def embed_query(self, text):

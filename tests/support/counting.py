@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors
-from branchrank.io.progress import Progress, no_progress
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 
@@ -16,12 +15,10 @@ class Counting(FakeEmbedder):
         self.identity = msgspec.structs.replace(self.identity, **changes)
         self.asked: list[str] = []
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
         self.asked += texts
-        return super().embed_documents(texts, progress)
+        return super().embed_documents(texts)
 
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
+    def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
         self.asked += texts
-        return FakeEmbedder(self.identity.dimension).embed_documents_and_tokens(texts, progress)
+        return FakeEmbedder(self.identity.dimension).embed_documents_and_tokens(texts)

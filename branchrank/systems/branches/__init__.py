@@ -206,13 +206,7 @@ def branch_kind(name: str) -> BranchKind:
         found: BranchKind = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         return found
     for entry in entry_points(group=ENTRY_POINTS, name=name):
-        shown = f"the branch kind {name!r} ({entry.value})"
-        made = load_installed(entry, shown)
-        if not isinstance(made, BranchKind):
-            raise UsageError(
-                f"{shown} is a {type(made).__name__}, not a BranchKind",
-                remedy="change the entry point to an instance of branchrank.systems.branches.BranchKind",
-            )
+        made: BranchKind = load_installed(entry, f"the branch kind {name!r} ({entry.value})", BranchKind)
         return made
     raise UsageError(
         f"there is no branch kind {name!r}",
