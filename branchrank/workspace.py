@@ -20,8 +20,8 @@ from branchrank.bench.plan import plan_from_names
 from branchrank.corpus.locating import Anchor, Locator
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
-from branchrank.index.workspace_build import AnyPath, CorpusInputs, build_adopted, build_workspace
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
+from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.io import Closing
 from branchrank.io.progress import Notify, Progress, shown_progress
 from branchrank.questions.workspace_files import QuestionFiles

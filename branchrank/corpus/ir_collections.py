@@ -33,7 +33,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from branchrank.corpus.document import ENTRY_SUFFIX
-from branchrank.errors import CorpusError, MissingDependencyError, or_else
+from branchrank.errors import CorpusError, or_else
+from branchrank.io.environment import imported
 from branchrank.io.files import (
     digest_file,
     read_jsonl,
@@ -166,10 +167,7 @@ def dataset_folder(
 
 
 def _dataset(identifier: str) -> Any:
-    try:
-        import ir_datasets
-    except ImportError as error:
-        raise MissingDependencyError("ir-datasets", extra="datasets", purpose="datasets by id") from error
+    ir_datasets = imported("ir_datasets", "ir-datasets", extra="datasets", purpose="datasets by id")
     try:
         dataset = ir_datasets.load(identifier)
     except KeyError:

@@ -119,8 +119,7 @@ class ColbertEmbedder(SentenceTransformersEmbedder):
 
 
 def _is_stanford(folder: Path) -> bool:
-    config = read_json(folder / "config.json", _Config, default=_Config())
-    return "HF_ColBERT" in (config.architectures or ())
+    return "HF_ColBERT" in (read_json(folder / "config.json", _Config, default=_Config()).architectures or ())
 
 
 def _check_format(folder: Path) -> None:

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
-from branchrank.errors import MissingDependencyError, ModelError
-from branchrank.io.environment import temporary_environment
+from branchrank.errors import ModelError
+from branchrank.io.environment import imported, temporary_environment
 from branchrank.io.printable import encodable
 from branchrank.records import Record
 
@@ -299,11 +299,8 @@ class _OpenVino:
     """
 
     def __init__(self, model: Any, threads: int) -> None:
-        try:
-            import openvino
-        except ImportError as error:
-            purpose = "--embedder-precision bfloat16"
-            raise MissingDependencyError("openvino", purpose=purpose, extra="openvino") from error
+        purpose = "--embedder-precision bfloat16"
+        openvino = imported("openvino", "openvino", purpose=purpose, extra="openvino")
         hints = {
             "INFERENCE_PRECISION_HINT": "bf16",
             "INFERENCE_NUM_THREADS": threads,

@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from branchrank.errors import MissingDependencyError, WorkerError
+from branchrank.errors import WorkerError
 from branchrank.execution.threads import usable_cpus
 from branchrank.execution.workers import Handler, LostError, Setup, pack
-from branchrank.io.environment import temporary_environment
+from branchrank.io.environment import imported, temporary_environment
 
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -98,8 +98,7 @@ class RayWorkers:
         if not self._ship:
             return None
         if self._shipped is None or self._shipped[0] is not setup:
-            content = pack(Path(setup.folder, need) for need in setup.needs)
-            self._shipped = (setup, self._ray.put(content))
+            self._shipped = (setup, self._ray.put(pack(Path(setup.folder, need) for need in setup.needs)))
         return self._shipped[1]
 
 
@@ -113,10 +112,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
     variables = _ENVIRONMENT | ({} if address else _LOOPBACK)
     with contextlib.ExitStack() as opened:
         with temporary_environment(**variables), _kept_handlers():
-            try:
-                import ray
-            except ImportError:
-                raise MissingDependencyError("ray", extra="ray", purpose="--engine ray") from None
+            ray = imported("ray", "ray", extra="ray", purpose="--engine ray")
             if ray.is_initialized():  # The calling program is already connected.
                 yield ray
                 return

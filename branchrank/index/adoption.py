@@ -31,7 +31,6 @@ from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
 from branchrank.embedders import open_embedder
 from branchrank.embedders.protocol import (
-    Agreement,
     Embedder,
     EmbedderIdentity,
     Vectors,
@@ -114,13 +113,10 @@ def adopt_folder(
         f"--embedder {shlex.quote(workspace.index_settings.embedder)}"
     )
     found, records = read_found(folder, collection, remedy=remedy)
-    row_of = {key: row for row, key in enumerate(records.ids)} if records else {}
-    of_document = {text: row for row, text in enumerate(records.documents)} if records else {}
     corpus = load_corpus(corpus_root, workspace.exclude)
     places = Places(Path(corpus.root), (document.source for document in corpus.documents))
     tree, of_tree = _tree(folder, corpus, places, remedy)
     chunks: list[Chunk] = []
-    rows: list[int | None] = []
     left_out: list[str] = []
     by: Counter[str] = Counter()
     for key, fields in found.items():
@@ -130,7 +126,6 @@ def adopt_folder(
             left_out.append(f"{key}: {place}")
             continue
         by[place.by] += 1
-        rows.append(row_of.get(key, of_document.get(passage.text)))
         chunk = GivenChunk(
             id=key,
             node_id=string_of(fields, "node_id"),
@@ -149,18 +144,9 @@ def adopt_folder(
     of_vectors: dict[str, Any] = {}
     if records is not None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
-        matrix, agreement = _vectors(embedder, records, chunks, rows, folder, remedy)
+        matrix, of_vectors = _vectors(embedder, records, chunks, folder, remedy)
         save_vectors(adopted / _VECTORS, matrix)
-        of_vectors = {
-            "collection": records.collection,
-            "embedder": embedder.identity,
-            "vectors_digest": digest_file(adopted / _VECTORS),
-            "form": agreement.form,
-            "reused": len(rows) - rows.count(None),
-            "embedded": rows.count(None),
-            "sampled": agreement.sampled,
-            "least_cosine": round(agreement.least, 6),
-        }
+        of_vectors["vectors_digest"] = digest_file(adopted / _VECTORS)
     write_jsonl(adopted / "chunks.jsonl", chunks)
     if of_tree:
         write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
@@ -250,11 +236,13 @@ def _vectors(
     embedder: Embedder,
     records: ChromaRecords,
     chunks: Sequence[Chunk],
-    rows: Sequence[int | None],
     folder: Path,
     remedy: str,
-) -> tuple[Vectors, Agreement]:
-    """Return the chunks' unit vectors, and how well existing vectors agree with newly computed vectors."""
+) -> tuple[Vectors, dict[str, Any]]:
+    """Return the chunks' unit vectors, and the fields of :class:`Adoption` that describe the vectors."""
+    row_of = {key: row for row, key in enumerate(records.ids)}
+    of_document = {text: row for row, text in enumerate(records.documents)}
+    rows = [row_of.get(chunk.id, of_document.get(chunk.text)) for chunk in chunks]
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
     known = [(row, chunk) for row, chunk in zip(rows, chunks, strict=True) if row is not None]
     if not known:
@@ -276,7 +264,15 @@ def _vectors(
         missing = [chunk for row, chunk in zip(rows, chunks, strict=True) if row is None]
         texts = [embedded_text(each) if agreement.form == "breadcrumb" else each.text for each in missing]
         matrix[~has] = embedder.embed_documents(texts)
-    return matrix, agreement
+    return matrix, {
+        "collection": records.collection,
+        "embedder": embedder.identity,
+        "form": agreement.form,
+        "reused": int(has.sum()),
+        "embedded": int((~has).sum()),
+        "sampled": agreement.sampled,
+        "least_cosine": round(agreement.least, 6),
+    }
 
 
 def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tree, dict[str, Any]]:

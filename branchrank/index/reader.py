@@ -49,6 +49,7 @@ from branchrank.io.files import digest_file, digest_of, only_writer_beneath, rea
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import SECTIONS, Bm25Settings, IndexSettings
 from branchrank.stores.analyzer import chunk_terms, node_terms
+from branchrank.stores.arrays import Kept
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
 from branchrank.tree.navigate import Tree
@@ -61,7 +62,7 @@ VECTORS = "vectors.arrays"
 TOKENS = "tokens.arrays"
 FTS5 = "derived/search.sqlite"
 COLLECTION = "vectors"
-#: The maximum number of nodes whose chunks are cached. A full cache is cleared.
+#: The maximum number of nodes whose chunks are cached.
 _KNOWN_NODES = 1 << 14
 
 
@@ -93,7 +94,7 @@ class Index(Closing):
         self._notify = workspace.notify
         self._opened: list[ExactVectors] = []
         #: The cached chunks of each node. An ``lru_cache`` would prevent a closed index from being freed.
-        self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
+        self._known_chunks = Kept[str, tuple[Chunk, ...]](_KNOWN_NODES)
 
     def close(self) -> None:
         """Close files and connections, and release the lock on the generation."""
@@ -242,12 +243,10 @@ class Index(Closing):
         """Return the chunks that overlap a node's own lines, in line order (none for a folder)."""
         known = self._known_chunks.get(node_id)
         if known is None:
-            if len(self._known_chunks) >= _KNOWN_NODES:
-                self._known_chunks.clear()
             row = self.nodes.row(node_id)
             has_lines = self.nodes.line_starts[row] > 0
-            known = tuple(self.chunks.overlapping(self.nodes.span(row))) if has_lines else ()
-            self._known_chunks[node_id] = known
+            found = self.chunks.overlapping(self.nodes.span(row)) if has_lines else ()
+            known = self._known_chunks.keep(node_id, tuple(found))
         return known
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from branchrank.errors import ArtifactError
 from branchrank.io.files import NOT_JSON, atomic_writer, open_file
 from branchrank.records import Chunk, Node, Span
-from branchrank.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
+from branchrank.stores.arrays import REBUILD, Kept, Strings, map_arrays, write_arrays
 from branchrank.tree.navigate import Tree, TreeRows
 
 R = TypeVar("R", Chunk, Node)
@@ -65,8 +65,8 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         self.source_rows, self.line_starts, self.line_ends = spans
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
         #: Cached records by row and by id. An ``lru_cache`` would prevent the mapped files from being freed.
-        self._kept: dict[int, R] = {}
-        self._known: dict[str, R] = {}
+        self._kept: Kept[int, R] = Kept(_KEPT)
+        self._known: Kept[str, R] = Kept(_KEPT)
 
     @property
     def ties(self) -> NDArray[np.int32]:
@@ -97,11 +97,8 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         """Return the record in row ``row``."""
         record = self._kept.get(row)
         if record is None:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            record = self._kept[row] = self._decoded(
-                self._content[self._starts[row] : self._starts[row + 1]], row
-            )
+            line = self._content[self._starts[row] : self._starts[row + 1]]
+            record = self._kept.keep(row, self._decoded(line, row))
         return record
 
     def _decoded(self, line: bytes, row: int) -> R:
@@ -113,9 +110,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
     def __getitem__(self, key: str) -> R:
         record = self._known.get(key)
         if record is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            record = self._known[key] = self.at(self.ids.row(key))
+            record = self._known.keep(key, self.at(self.ids.row(key)))
         return record
 
     def __contains__(self, key: object) -> bool:
@@ -131,11 +126,10 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         """Return all records, which are decoded one by one and not cached."""
         return _Records(self)
 
-    def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:
-        """Yield the records in rows ``first`` to ``end - 1``, without caching them."""
-        last = len(self) if end is None else end
-        for start in range(first, last, _BLOCK):
-            bounds = self._starts[start : min(start + _BLOCK, last) + 1].tolist()
+    def stream(self) -> Iterator[R]:
+        """Yield all records, without caching them."""
+        for start in range(0, len(self), _BLOCK):
+            bounds = self._starts[start : start + _BLOCK + 1].tolist()
             for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
                 yield self._decoded(self._content[begin:stop], row)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
 import msgspec
@@ -17,13 +16,11 @@ from branchrank.errors import (
     UsageError,
 )
 from branchrank.index.reader import Index
-from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, configure
+from branchrank.index.workspace_folder import CONFIG, AnyPath, WorkspaceFolder, configure
 from branchrank.io.files import write_bytes
 from branchrank.io.printable import is_url, means_url, url_to_keep
 from branchrank.io.progress import Progress, shown_progress
 from branchrank.records import Record
-
-AnyPath = str | PathLike[str]
 
 
 class CorpusInputs(Record, frozen=True, kw_only=True):

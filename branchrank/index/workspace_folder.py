@@ -63,6 +63,7 @@ from branchrank.settings import (
     resolve,
 )
 
+AnyPath = str | os.PathLike[str]
 CONFIG = "branchrank.toml"
 Given = Literal["chunks", "nodes", "adoption"]
 #: The keys of ``branchrank.toml`` that contain the path of a file that a build reads.

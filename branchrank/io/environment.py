@@ -13,13 +13,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from branchrank.errors import UsageError
+from branchrank.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -91,6 +92,14 @@ def set_torch_threads(count: int) -> None:
     torch = sys.modules.get("torch")
     if count and torch is not None:
         torch.set_num_threads(count)
+
+
+def imported(module: str, package: str, *, purpose: str, extra: str) -> Any:
+    """Import a module. Raises :class:`MissingDependencyError` if its package is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(package, purpose=purpose, extra=extra) from error
 
 
 def load_installed(entry: EntryPoint, shown: str, kind: type = object) -> Any:

@@ -423,5 +423,4 @@ def _checksum(key: str, content: bytes) -> bytes:
 
 def _is_damage(error: Exception) -> bool:
     """Return whether an error was caused by the content of the file, not by the disk or another process."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, ForeignFileError) or code in _DAMAGE
+    return isinstance(error, ForeignFileError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE

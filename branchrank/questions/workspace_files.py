@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.ledger import Spent
 from branchrank.records import SEED, Node, Question, Record
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
     from branchrank.systems.llm_choice import Estimate
-
-AnyPath = str | PathLike[str]
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, overload
+from typing import Annotated, Any, NamedTuple, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from branchrank.errors import ArtifactError
 from branchrank.io.files import NOT_JSON, atomic_writer, open_file
 
+K = TypeVar("K")
+V = TypeVar("V")
 REBUILD = "rebuild the index: branchrank index"
 _ALIGNED = 64
-#: The maximum number of lookups in each cache. A full cache is cleared.
+#: The maximum number of lookups in each cache.
 _KEPT = 1 << 16
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
@@ -81,6 +83,21 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise ArtifactError(f"cannot read {path}: {error}", remedy=REBUILD) from error
 
 
+class Kept(dict[K, V]):
+    """A cache, which is cleared when it has ``most`` values. It does not refer to the object that uses it."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def keep(self, key: K, value: V) -> V:
+        """Store and return a value."""
+        if len(self) >= self._most:
+            self.clear()
+        self[key] = value
+        return value
+
+
 class StringArrays(NamedTuple):
     """The arrays that store ``n`` strings."""
 
@@ -106,8 +123,8 @@ class Strings(Sequence[str]):
         # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
         self._starts, self._order, self._text = starts.data, order.data, text.data
         #: The cached lookups by string and by row. Queries look up the same strings repeatedly.
-        self._found: dict[str, int] = {}
-        self._decoded: dict[int, str] = {}
+        self._found = Kept[str, int](_KEPT)
+        self._decoded = Kept[int, str](_KEPT)
 
     @classmethod
     def named(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> Strings:
@@ -149,9 +166,7 @@ class Strings(Sequence[str]):
                 row += len(self)
             if not 0 <= row < len(self):
                 raise IndexError(row)
-            if len(self._decoded) >= _KEPT:
-                self._decoded.clear()
-            found = self._decoded[row] = self._bytes(row).decode("utf-8", "surrogatepass")
+            found = self._decoded.keep(row, self._bytes(row).decode("utf-8", "surrogatepass"))
         return found
 
     def take(self, rows: Iterable[int]) -> list[str]:
@@ -173,9 +188,7 @@ class Strings(Sequence[str]):
         if found is None:
             found = self._bisected(string)
             if found is not None:
-                if len(self._found) >= _KEPT:
-                    self._found.clear()
-                self._found[string] = found
+                self._found.keep(string, found)
         return found
 
     def _bisected(self, string: str) -> int | None:

@@ -325,8 +325,7 @@ def connect(location: Location) -> Any:
         )
     base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     # Chroma's own client has no time limit, so a server that does not answer is found here.
-    heartbeat = f"{base}/api/v2/heartbeat"
-    send(heartbeat, headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
+    send(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
     with temporary_environment(NO_PROXY="*", no_proxy="*"):
         client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
     import httpx

@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.io.environment import imported
 from branchrank.io.keys import key_for
 from branchrank.io.printable import encodable, split_url, url_to_show
 from branchrank.records import Chunk, Record, Scored
@@ -199,8 +200,7 @@ class EmbeddedEngine(Engine):
     def upsert(self, points: Iterable[tuple[Any, Any, Any]]) -> None:
         # One point per operation, because the engine reorders the points in an operation.
         for point in points:
-            made = self.models.Point(*point)
-            self._shard.update(self.models.UpdateOperation.upsert_points([made]))
+            self._shard.update(self.models.UpdateOperation.upsert_points([self.models.Point(*point)]))
         self._shard.flush()
 
     def count(self) -> int:
@@ -498,20 +498,12 @@ def point_id(key: str) -> str:
 
 def edge() -> Any:
     """Import ``qdrant_edge``, or raise MissingDependencyError if ``qdrant-edge-py`` is not installed."""
-    try:
-        import qdrant_edge
-    except ImportError as error:
-        raise MissingDependencyError("qdrant-edge-py", extra="qdrant", purpose="Qdrant") from error
-    return qdrant_edge
+    return imported("qdrant_edge", "qdrant-edge-py", extra="qdrant", purpose="Qdrant")
 
 
 def client_module() -> Any:
     """Import ``qdrant_client``, or raise MissingDependencyError if ``qdrant-client`` is not installed."""
-    try:
-        import qdrant_client
-    except ImportError as error:
-        raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
-    return qdrant_client
+    return imported("qdrant_client", "qdrant-client", extra="qdrant", purpose="a Qdrant server")
 
 
 def connect(url: str) -> Any:

@@ -244,8 +244,7 @@ def _read_pickled(content: bytes, records: frozenset[str]) -> Any:
 
     while True:
         if found := _FLOATS.match(content, stream.tell()):  # the numbers of a vector, all at once
-            values = np.frombuffer(found[0], dtype=[("operation", "u1"), ("value", ">f8")])["value"]
-            stack += values.tolist()
+            stack += np.frombuffer(found[0], dtype=[("operation", "u1"), ("value", ">f8")])["value"].tolist()
             stream.seek(found.end())
         operation = _OPERATIONS.get(stream.read(1))
         if operation is None:
@@ -272,8 +271,7 @@ def _read_pickled(content: bytes, records: frozenset[str]) -> Any:
         elif name == "TUPLE":
             stack.append(tuple(marked()))
         elif name in _TUPLES:
-            made = tuple(stack[-_TUPLES[name] :])
-            stack[-_TUPLES[name] :] = [made]
+            stack[-_TUPLES[name] :] = [tuple(stack[-_TUPLES[name] :])]
         elif name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
             memo[len(memo) if name == "MEMOIZE" else value] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):

@@ -107,8 +107,7 @@ class ExactVectors:
         # The tolerance is twice that error, because both the threshold and the compared score are rounded.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
-        pool = np.flatnonzero(rough >= threshold - error)
-        return self.rank(pool, vector, count)
+        return self.rank(np.flatnonzero(rough >= threshold - error), vector, count)
 
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
@@ -121,8 +120,7 @@ class ExactVectors:
 
         Raises ``KeyError`` for an unknown id.
         """
-        rows = np.array([self.ids.row(key) for key in keys], dtype=np.intp)
-        return cosines(self.matrix, rows, vector)
+        return cosines(self.matrix, np.array([self.ids.row(key) for key in keys], dtype=np.intp), vector)
 
     def vector(self, key: str) -> Vectors:
         """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
@@ -162,8 +160,7 @@ class TokenFile:
         self._ids = Strings.of(ids)
         arrays = map_arrays(path)
         shapes = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
-        numbers = np.dtype(_TOKEN_NUMBERS[precision])
-        expected = {"values": (numbers, 2), "scales": (np.dtype(np.float32), 1)}
+        expected = {"values": (np.dtype(_TOKEN_NUMBERS[precision]), 2), "scales": (np.dtype(np.float32), 1)}
         expected |= {"offsets": (np.dtype(np.int64), 1), "keys": (np.dtype("S64"), 1)}
         if shapes != expected:
             raise _damaged(path, f"the arrays have the wrong types: {shapes}")
@@ -206,12 +203,10 @@ def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = 
     if count <= 0:
         return np.empty(0, dtype=np.intp)
     if count < len(scores):
-        threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
-        pool = np.flatnonzero(scores >= threshold)
+        pool = np.flatnonzero(scores >= np.partition(scores, len(scores) - count)[len(scores) - count])
     else:
         pool = np.arange(len(scores))
-    order = np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))
-    return pool[order[:count]]
+    return pool[np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))[:count]]
 
 
 def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:

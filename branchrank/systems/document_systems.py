@@ -65,13 +65,9 @@ def document_system(system: System, depth: int = DEPTH) -> System:
     """
     branches = tuple(replace(branch, top_n=max(branch.top_n, depth)) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":
-        node = replace(branches[0], unit="node")
-        return replace(system, branches=(node,), returns="section")
-    fuse = system.fuse
-    if system.rerank.method == "none":
-        fuse = replace(fuse, cap=0)
+        return replace(system, branches=(replace(branches[0], unit="node"),), returns="section")
+    fuse = replace(system.fuse, cap=0) if system.rerank.method == "none" else system.fuse
     deep = replace(system, branches=branches, fuse=fuse)
     if deep.unit != "chunk" or deep.group.by == "document":
         return deep
-    passages = replace(system.passages, lines=0)
-    return replace(deep, group=Group(by="document", members=1), passages=passages)
+    return replace(deep, group=Group(by="document", members=1), passages=replace(system.passages, lines=0))

@@ -29,7 +29,7 @@ import msgspec
 from branchrank.ranking.fusion import fuse
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
-from branchrank.records import Chunk, Hit, Node, Placement, Scored, Span
+from branchrank.records import Hit, Node, Placement, Scored, Span
 from branchrank.spec import Fuse
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import BranchResult, label
@@ -214,24 +214,23 @@ class HitMaker:
             "notes": {name: each[key] for name, each in notes.items() if key in each},
             "matched": tuple(sorted(matched)),
         }
+        plain = ""
         if chunk_id is not None:
-            distance = self.distances.get(chunk_id)
             chunk = self.index.chunks[chunk_id]
-            hit = chunk_hit(chunk, distance=distance, members=members, **known)
-            if not chunk.breadcrumb and chunk.node_id in self.index.tree.nodes:
+            key, span, plain, breadcrumb = chunk.id, chunk.span, chunk.text, chunk.breadcrumb
+            if not breadcrumb and chunk.node_id in self.index.tree.nodes:
                 breadcrumb = self.index.tree.node(chunk.node_id).breadcrumb
-                hit = msgspec.structs.replace(hit, breadcrumb=breadcrumb)
+            known |= {"node_id": chunk.node_id, "breadcrumb": breadcrumb, "members": members}
+            known["distance"] = self.distances.get(chunk_id)
+        elif self.system.unit == "span":
+            span = span_of(key)
         else:
-            plain = ""
-            if self.system.unit == "span":
-                span = span_of(key)
-            else:
-                node = self.index.tree.node(key)
-                assert node.own_span is not None
-                span, plain = node.own_span, node.text
-                known |= {"node_id": node.id, "breadcrumb": node.breadcrumb}
-            first, last = span.line_start, span.line_end
-            hit = Hit(id=key, source=span.source, line_start=first, line_end=last, text=plain, **known)
+            node = self.index.tree.node(key)
+            assert node.own_span is not None
+            span, plain = node.own_span, node.text
+            known |= {"node_id": node.id, "breadcrumb": node.breadcrumb}
+        first, last = span.line_start, span.line_end
+        hit = Hit(id=key, source=span.source, line_start=first, line_end=last, text=plain, **known)
         text = self._text(hit.span)
         if text is None:  # the document was deleted or is shorter now, so its lines can't be marked
             return msgspec.structs.replace(hit, matched=())
@@ -298,18 +297,3 @@ class HitMaker:
 def _plain(text: str) -> str:
     """Return the plain text of raw lines that are not a whole chunk or section: the lines themselves."""
     return text.replace("\r\n", "\n")
-
-
-def chunk_hit(chunk: Chunk, score: float = 0.0, **known: Any) -> Hit:
-    """Return a hit with the lines and the text of a chunk. ``known`` contains the hit's other fields."""
-    return Hit(
-        id=chunk.id,
-        source=chunk.source,
-        line_start=chunk.line_start,
-        line_end=chunk.line_end,
-        text=chunk.text,
-        score=score,
-        node_id=chunk.node_id,
-        breadcrumb=chunk.breadcrumb,
-        **known,
-    )

@@ -104,8 +104,7 @@ class Trace:
         try:
             yield
         finally:
-            elapsed = 1000.0 * (clock() - started)
-            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
+            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + 1000.0 * (clock() - started)
 
     def add(self, stage: str, unit: Unit, ranking: Sequence[Scored]) -> None:
         """Add the ranked list that ``stage`` returned."""

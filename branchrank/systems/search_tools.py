@@ -102,8 +102,7 @@ class SearchTools:
         """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
         sources = engine.sources
-        indexed = sources.admitted_sources(())
-        self._reader = FileReader(sources.corpus_root, indexed, allowed_paths)
+        self._reader = FileReader(sources.corpus_root, sources.admitted_sources(()), allowed_paths)
 
     def grep_search(
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
@@ -114,8 +113,7 @@ class SearchTools:
         (by file and line). The default is the setting ``grep.ranking``.
         """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
-        system = _with_ranking(_alone("grep_search", branch), ranking)
-        found = self._retrieve(system, query, limit, filters)
+        found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
         return self._answer("grep_search", found, found.found.get("grep", 0), "files")
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:

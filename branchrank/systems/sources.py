@@ -6,6 +6,7 @@ Results are memoized, so that a result that several systems need is computed onc
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,12 @@ from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
 from branchrank.records import Node, Span
 from branchrank.spec import Unit
+from branchrank.stores.arrays import Kept
 from branchrank.systems.memo import Memo, caches_are_off
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
-#: The maximum number of chunks whose nodes are cached. The cache is cleared when it is full.
+#: The maximum number of chunks whose nodes are cached.
 _KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -32,20 +34,18 @@ def span_of(key: str) -> Span:
     return Span(source=source, line_start=int(first), line_end=int(last))
 
 
+@dataclass(eq=False)
 class Sources:
     """Looks up query vectors, scores, lines and nodes in one index, for all systems.
 
     ``memo`` stores the results of lookups. ``cache`` keeps query vectors for later runs.
     """
 
-    def __init__(
-        self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
-    ) -> None:
-        self.index = index
-        self.corpus_root = corpus_root
-        self.memo = memo
-        self.cache = cache
-        self._nodes_of: dict[str, tuple[str, ...]] = {}
+    index: Index
+    corpus_root: Path
+    memo: Memo
+    cache: EmbeddingCache | None = None
+    _nodes_of: Kept[str, tuple[str, ...]] = field(default_factory=lambda: Kept(_KNOWN_CHUNKS), init=False)
 
     def embedding(self, query: str) -> Vector:
         """Return the query's vector, with the shape ``(d,)``."""
@@ -74,8 +74,7 @@ class Sources:
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
-        key = ("excluded", unit, query.excluded, query.filters)
-        return self.memo.get(key, lambda: inside(query))
+        return self.memo.get(("excluded", unit, query.excluded, query.filters), lambda: inside(query))
 
     def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
         """Return a function that checks whether the query's filters and exclusions allow a key.
@@ -118,9 +117,7 @@ class Sources:
         """
         known = self._nodes_of.get(chunk_id)
         if known is None:
-            if len(self._nodes_of) >= _KNOWN_CHUNKS:
-                self._nodes_of.clear()
-            known = self._nodes_of[chunk_id] = self._found_nodes(chunk_id)
+            known = self._nodes_of.keep(chunk_id, self._found_nodes(chunk_id))
         return known
 
     def _found_nodes(self, chunk_id: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 
 from branchrank.embedders import token_embedder
@@ -26,6 +27,7 @@ from branchrank.systems.memo import Memo, caches_are_off
 from branchrank.systems.query import Trace
 
 
+@dataclass(frozen=True, eq=False)
 class TokenVectorSource:
     """Provides token vectors for one index.
 
@@ -33,13 +35,10 @@ class TokenVectorSource:
     ``open_cache`` is ``None``, candidates are embedded again for each query.
     """
 
-    def __init__(
-        self, index: Index, memo: Memo, resources: ExitStack, open_cache: Callable[[], TokenCache] | None
-    ) -> None:
-        self._index = index
-        self._memo = memo
-        self._resources = resources
-        self._open_cache = open_cache
+    _index: Index
+    _memo: Memo
+    _resources: ExitStack
+    _open_cache: Callable[[], TokenCache] | None
 
     def check(self) -> None:
         """Raise :class:`~branchrank.errors.UsageError` if the index's model can't compute token vectors."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.io.files import reading_errors, write_bytes, write_jsonl
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.ledger import Spent
@@ -16,8 +15,6 @@ from branchrank.records import SEED, Record
 if TYPE_CHECKING:
     from branchrank.systems.node_summaries import Summarized
     from branchrank.tree.navigate import Tree
-
-AnyPath = str | PathLike[str]
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
@@ -83,8 +80,7 @@ class WorkspaceTree:
         from branchrank.tree.navigate import Tree
 
         folder = self._folder
-        documents = load_corpus(folder.corpus_root, folder.exclude).documents
-        nodes, _ = build_nodes(documents, folder.corpus_name)
+        nodes, _ = build_nodes(load_corpus(folder.corpus_root, folder.exclude).documents, folder.corpus_name)
         with open_work(folder, base_url, model) as work:
             result = summarize_nodes(Tree(nodes), work, seed=seed, progress=progress)
             spent = work.spent

@@ -191,8 +191,7 @@ BUILTIN_KINDS = {
 
 def kind_names() -> tuple[str, ...]:
     """Return the names of all branch kinds. The built-in kinds come first."""
-    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
-    return tuple(dict.fromkeys([*BUILTIN_KINDS, *installed]))
+    return tuple(dict.fromkeys([*BUILTIN_KINDS, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]))
 
 
 @cache

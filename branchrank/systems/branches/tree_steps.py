@@ -125,15 +125,13 @@ class LLMChooser:
             options = ([self._option(node) for node in page] for page in pages)
             if len(kept) <= count or all(fitted(page, self._budget)[1] for page in options):
                 return pages
-            scores = self.subtree_scores(kept)
-            kept = self._nodes(ranked(scores, len(kept) * 3 // 4).ids)
+            kept = self._nodes(ranked(self.subtree_scores(kept), len(kept) * 3 // 4).ids)
 
     def _page_count(self, children: Sequence[Node], step: int) -> int:
         """Return a number of pages that leaves enough calls for the deeper levels of the tree."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
         height = max(self.tree.height(node.id) for node in children)
-        below = min(height, self.settings.depth - step)
-        affordable = max(1, self.calls_left - below)
+        affordable = max(1, self.calls_left - min(height, self.settings.depth - step))
         # If there are several pages, one more call is needed to choose among the picks from all pages.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
