@@ -209,8 +209,7 @@ class Run:
         from branchrank.runs.run_comparison import PredictorComparisons
 
         data = self.data
-        baselines = baselines_of(baseline or data.settings.baseline, data.predictors)
-        pairs = pairs_of(baselines, data.predictors)
+        pairs = pairs_of(baselines_of(baseline or data.settings.baseline, data.predictors), data.predictors)
         return PredictorComparisons(
             comparisons=data.compare(data.measure(measure), pairs, delta),
             failed=tuple(filter(data.scores.failed, data.predictors)),

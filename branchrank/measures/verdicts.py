@@ -201,22 +201,17 @@ class Comparison(Record, frozen=True, kw_only=True):
     @property
     def excludes_loss(self) -> bool:
         """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.identical or (
-            self.ci_low is not None
-            and self.ci_low > -self.delta
-            and self.rare_losses < self.delta
-            and not self.unplaced
-        )
+        return self.identical or self._excludes(self.ci_low, self.rare_losses)
 
     @property
     def excludes_gain(self) -> bool:
         """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.identical or (
-            self.ci_high is not None
-            and self.ci_high < self.delta
-            and self.rare_wins < self.delta
-            and not self.unplaced
+        return self.identical or self._excludes(
+            None if self.ci_high is None else -self.ci_high, self.rare_wins
         )
+
+    def _excludes(self, low: float | None, rare: float) -> bool:
+        return low is not None and low > -self.delta and rare < self.delta and not self.unplaced
 
     @property
     def enough(self) -> tuple[int, int] | None:
@@ -297,7 +292,7 @@ def compare_pairs(
     for name in (name for pair in pairs for name in pair):
         _check(name, scores[name], clusters, options.delta)
     stratum = Stratum(scores=scores, pages=dict(sorted(clusters.items())))
-    return _compared([stratum], pairs, measure, options)
+    return compare_strata([stratum], pairs, measure=measure, options=options)
 
 
 def _check(name: str, of: Scores, clusters: Mapping[str, str], delta: float) -> None:
@@ -328,25 +323,12 @@ def _differences(a: Floats, b: Floats) -> Floats:
 
 
 def compare_strata(
-    strata: Sequence[Stratum],
-    *,
-    measure: str,
-    baseline: str,
-    options: CompareOptions = DEFAULTS,
+    strata: Sequence[Stratum], pairs: Sequence[tuple[str, str]], *, measure: str, options: CompareOptions
 ) -> tuple[Comparison, ...]:
-    """Compare each system with the baseline over all datasets.
+    """Compare each candidate with its baseline over all datasets; Holm's correction covers all the pairs.
 
-    The comparisons are in the order in which the first dataset lists the systems. Each stratum must have at
-    least one question, and all strata must have scores for the same systems.
+    Each stratum must have at least one question, and all strata must have scores for the same systems.
     """
-    pairs = [(baseline, name) for name in strata[0].scores if name != baseline]
-    return _compared(strata, pairs, measure, options)
-
-
-def _compared(
-    strata: Sequence[Stratum], pairs: Sequence[tuple[str, str]], measure: str, options: CompareOptions
-) -> tuple[Comparison, ...]:
-    """Return the comparisons of one family, with adjusted p-values, intervals and verdicts."""
     tested = [_tested(pair, strata, options, 1 - options.alpha / len(pairs)) for pair in pairs]
     adjusted = holm([each.result.p for each in tested])
     return tuple(

@@ -123,8 +123,7 @@ def _outcome(scores: Scores, question: Question, row: Row) -> str:
 
 def hits_shown(run: RunData) -> int:
     """Return the maximum number of hits per row that the question browser shows."""
-    compact = run.record.rows_file == COMPACT_ROWS
-    return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
+    return min(run.record.top_k, COMPACT_HITS) if run.record.rows_file == COMPACT_ROWS else run.record.top_k
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:

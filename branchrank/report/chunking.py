@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from branchrank.io.table import table_of
+from branchrank.io.table import Table
 from branchrank.measures.measures import mean
 from branchrank.measures.passage_size import found_within
 from branchrank.report.blocks import Section
@@ -21,16 +20,6 @@ from branchrank.settings import IndexSettings
 BUDGETS = (25, 50, 100, 200)
 
 
-class _Chunked(NamedTuple):
-    """A predictor's row, its index, the settings of the index, and the lines that it returned."""
-
-    row: SummaryRow
-    facts: IndexFacts
-    settings: Mapping[str, Any]
-    returned: float | None
-    found: Mapping[int, float | None]
-
-
 def chunking(run: RunData) -> Section | None:
     """Return the section, or ``None`` for a run with fewer than two indexes."""
     record = run.record
@@ -38,24 +27,13 @@ def chunking(run: RunData) -> Section | None:
     used = {each.name: each.index for each in record.predictors if each.system is not None}
     if len(indexes) < 2 or not run.scores.answerable:
         return None
-    found = [
-        _chunked(run, row, indexes[used[row.predictor]])
+    rows = tuple(
+        _cells(run, row, indexes[used[row.predictor]])
         for row in run.summary_rows
         if used.get(row.predictor) in indexes
-    ]
-
-    def within(lines: int, each: _Chunked) -> str:
-        return percent(each.found[lines])
-
-    columns: dict[str, Callable[[_Chunked], str]] = {
-        "predictor": lambda each: each.row.predictor,
-        "chunker": lambda each: _described(each.settings),
-        "chunks": lambda each: str(each.facts.chunks),
-        "index size": lambda each: f"{each.facts.bytes / 1e6:.1f} MB",
-        "lines per hit": lambda each: number(each.row.lines_per_hit),
-        "lines returned": lambda each: number(each.returned, 0),
-        **{f"in {lines} lines": partial(within, lines) for lines in BUDGETS},
-    }
+    )
+    budgets = (f"in {lines} lines" for lines in BUDGETS)
+    headings = ("predictor", "chunker", "chunks", "index size", "lines per hit", "lines returned", *budgets)
     caption = f"What chunking costs, over {over(run)}"
     words = (
         f'"In {BUDGETS[0]} lines" is the share of questions with gold in the first {BUDGETS[0]} returned '
@@ -63,20 +41,27 @@ def chunking(run: RunData) -> Section | None:
         'so these columns are a fairer comparison than hit rates. "Lines returned" is the mean over all '
         f"{record.top_k} stored hits; beyond it, only a larger --top-k would find more."
     )
-    return Section("Chunking", (table_of(caption, found, columns, labels=2), words))
+    return Section("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
 
 
-def _chunked(run: RunData, row: SummaryRow, index: IndexFacts) -> _Chunked:
+def _cells(run: RunData, row: SummaryRow, index: IndexFacts) -> tuple[str, ...]:
     answers = [
         (each.hits, run.scores.questions[each.question_id])
         for each in run.scores.answerable_rows(row.predictor)
     ]
     returned = mean([sum(hit.span.lines for hit in hits) for hits, _ in answers])
-    rates = {
-        lines: mean([float(found_within(hits, question, lines)) for hits, question in answers])
-        for lines in BUDGETS
-    }
-    return _Chunked(row, index, run.record.index_settings.get(index.name, {}), returned, rates)
+    found = (
+        mean([float(found_within(hits, question, lines)) for hits, question in answers]) for lines in BUDGETS
+    )
+    return (
+        row.predictor,
+        _described(run.record.index_settings.get(index.name, {})),
+        str(index.chunks),
+        f"{index.bytes / 1e6:.1f} MB",
+        number(row.lines_per_hit),
+        number(returned, 0),
+        *map(percent, found),
+    )
 
 
 def _described(settings: Mapping[str, Any]) -> str:

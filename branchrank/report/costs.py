@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from branchrank.io.table import table_of
+from branchrank.io.table import Table, table_of
 from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.records import NOT_REPORTED
 from branchrank.report import line_plots, plots
@@ -59,8 +59,7 @@ def sweeps(run: RunData) -> Section | None:
     blocks: list[Block] = []
     for name, points in _by_system(run).items():
         for axis in _axes(points):
-            drawn = len(blocks) + 1
-            blocks.append(line_plots.sweep(name, points, axis, run.primary.name, drawn))
+            blocks.append(line_plots.sweep(name, points, axis, run.primary.name, len(blocks) + 1))
     if not blocks:
         return None
     text = "The best point of a sweep is often best by chance. Confirm the best point with other questions."
@@ -111,23 +110,14 @@ def latency(run: RunData) -> Section:
             "CPU mean without embedding": lambda each: milliseconds(each[0].cpu_without_embedding_mean_ms),
         },
     )
-    stages = table_of(
-        "Stages, in milliseconds",
-        [
-            (name, stage, *percentiles)
-            for name, by_stage in found.items()
-            for stage, percentiles in by_stage.items()
-            if stage not in _NOT_STAGES
-        ],
-        {
-            "predictor": lambda each: each[0],
-            "stage": lambda each: each[1],
-            "queries": lambda each: str(each[2].n),
-            "p50": lambda each: milliseconds(each[2].value_ms),
-            "p95": lambda each: milliseconds(each[3].value_ms),
-        },
-        labels=2,
+    rows = tuple(
+        (name, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
+        for name, by_stage in found.items()
+        for stage, (p50, p95) in by_stage.items()
+        if stage not in _NOT_STAGES
     )
+    headings = ("predictor", "stage", "queries", "p50", "p95")
+    stages = Table(caption="Stages, in milliseconds", headings=headings, rows=rows, labels=2)
     repeats = run.settings.latency_repeats
     timed = "measured once" if repeats == 1 else f"the median of {repeats} repeats"
     words = (
@@ -205,14 +195,7 @@ def shared_work(record: RunRecord) -> Section:
     if not names:
         return Section("Shared work", ("The predictors shared no work.",))
     work = [(name, record.computed.get(name, 0), record.reused.get(name, 0)) for name in names]
-    table = table_of(
-        "Work that the predictors shared in the quality pass",
-        work,
-        {
-            "work": lambda each: each[0],
-            "computed": lambda each: str(each[1]),
-            "reused": lambda each: str(each[2]),
-            "share saved": lambda each: percent(each[2] / (each[1] + each[2] or 1)),
-        },
-    )
-    return Section("Shared work", (table,))
+    rows = tuple((name, str(a), str(b), percent(b / (a + b or 1))) for name, a, b in work)
+    caption = "Work that the predictors shared in the quality pass"
+    headings = ("work", "computed", "reused", "share saved")
+    return Section("Shared work", (Table(caption=caption, headings=headings, rows=rows),))

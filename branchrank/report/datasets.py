@@ -24,7 +24,7 @@ from branchrank.measures.verdicts import Comparison, Stratum, compare_strata, ma
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, output, print_table, say
-from branchrank.runs.comparisons import winner_of
+from branchrank.runs.comparisons import pairs_of, winner_of
 from branchrank.runs.results_table import SystemResult, means_rows
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import bounded, estimate
@@ -135,12 +135,10 @@ def compare_datasets(
             remedy=suggestion(baseline, systems) or f"choose one of {', '.join(systems)}",
         )
     strata = [
-        Stratum(
-            scores={system: run.scores.per_question(system, chosen) for system in systems},
-            pages=run.clusters,
-        )
+        Stratum({system: run.scores.per_question(system, chosen) for system in systems}, run.clusters)
         for run in runs.values()
     ]
+    options = first.options if delta is None else msgspec.structs.replace(first.options, delta=delta)
     return DatasetComparison(
         measure=chosen.name,
         baseline=baseline,
@@ -149,10 +147,7 @@ def compare_datasets(
         pages=tuple(len(set(stratum.pages.values())) for stratum in strata),
         systems=tuple(_system(dict(zip(runs, strata, strict=True)), system) for system in systems),
         comparisons=compare_strata(
-            strata,
-            measure=chosen.name,
-            baseline=baseline,
-            options=first.options if delta is None else msgspec.structs.replace(first.options, delta=delta),
+            strata, pairs_of([baseline], systems), measure=chosen.name, options=options
         ),
         notes=tuple(_notes(runs, systems)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from branchrank.io.table import Cell, Table, table_of
+from branchrank.io.table import Cell, Table
 from branchrank.measures.measures import mean, named_measure
 from branchrank.measures.tradeoffs import RiskCoverage, risk_coverage
 from branchrank.report import line_plots
@@ -51,18 +51,14 @@ def lost(run: RunData) -> Section:
             for name, rows in traced.items()
         ),
     )
-    reached = table_of(
-        "How often a stage's list contains the gold, as a share of the predictor's answers",
-        [(name, len(rows), *reach) for name, rows in traced.items() for reach in waterfall(rows)],
-        {
-            "predictor": lambda each: each[0],
-            "stage": lambda each: each[2],
-            "answers": lambda each: str(each[1]),
-            "gold in its list": lambda each: percent(each[3]),
-            f"gold in its first {DEPTH}": lambda each: percent(each[4]),
-        },
-        labels=2,
+    reach = tuple(
+        (name, stage, str(len(rows)), percent(listed), percent(first))
+        for name, rows in traced.items()
+        for stage, listed, first in waterfall(rows)
     )
+    caption = "How often a stage's list contains the gold, as a share of the predictor's answers"
+    headings = ("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}")
+    reached = Table(caption=caption, headings=headings, rows=reach, labels=2)
     plot = line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates])
     words = (
         'Gold is lost at "retrieval" if no branch found it; at "mapping" if no node of the tree overlaps the '
@@ -196,16 +192,10 @@ def failures(run: RunData) -> Section:
         shown += [f"and {more} more, in questions.csv"] if more else []
         points = Points(items=tuple((text,) for text in shown))
         blocks = [f"{len(failed)} of {len(rows)} queries failed; each counts as a miss.", points]
-    fallbacks = table_of(
-        "Fallbacks used",
-        sorted(reasons.items(), key=lambda each: (-each[1], each[0])),
-        {
-            "predictor": lambda each: each[0][0],
-            "stage and reason": lambda each: each[0][1],
-            "times": lambda each: str(each[1]),
-        },
-        labels=2,
-    )
+    ordered = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    counts = tuple((predictor, reason, str(times)) for (predictor, reason), times in ordered)
+    headings = ("predictor", "stage and reason", "times")
+    fallbacks = Table(caption="Fallbacks used", headings=headings, rows=counts, labels=2)
     return Section("Failures and fallbacks", (*blocks, fallbacks if reasons else "No stage used a fallback."))
 
 

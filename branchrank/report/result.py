@@ -210,7 +210,6 @@ def rates_table(
     caption: str,
     measures: Sequence[NamedMeasure],
     *,
-    headings: Sequence[str] = (),
     llm: bool = False,
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: Mapping[str, Callable[[SummaryRow], str]] = MappingProxyType({}),
@@ -235,8 +234,8 @@ def rates_table(
         headings=(
             "predictor",
             *(("LLM",) if llm else ()),
-            *(("gold", "n" if headings else "questions") if is_mixed else ()),
-            *(headings or [measure.name.replace("_", " ") for measure in measures]),
+            *(("gold", "questions") if is_mixed else ()),
+            *(measure.name.replace("_", " ") for measure in measures),
             *costs,
         ),
         rows=tuple(rows),

@@ -244,8 +244,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
     """Return a copy of the record that contains digests of the record and of the files in ``directory``."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
-    with_files = msgspec.structs.replace(run, digests=digests)
-    own = own_digest(msgspec.json.encode(with_files))
+    own = own_digest(msgspec.json.encode(msgspec.structs.replace(run, digests=digests)))
     return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own})
 
 
@@ -277,8 +276,7 @@ def find_run(run: Path, status: str = "finished") -> Path:
     by_time = sorted(records, key=lambda path: (path.parent.name[:16], path.stat().st_mtime_ns))
     found = [path.parent for path in by_time]
     if run == Path(LATEST):
-        newest = (path for path in reversed(found) if list_run(path).status == status)
-        return next(newest, run)
+        return next((path for path in reversed(found) if list_run(path).status == status), run)
     begun = [path for path in found if path.name.startswith(run.name)]
     if len(begun) > 1:
         names = ", ".join(path.name for path in begun[:5])
@@ -307,8 +305,7 @@ def read_run(directory: Path) -> RunRecord:
     except UsageError as error:
         raise RunError(f"{path}: {error.message}", remedy="run the benchmark again") from None
     except OSError as error:
-        beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
-        near = nearest(directory.name, beside)
+        near = nearest(directory.name, [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")])
         remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
         elsewhere = "" if near else nearest_path(directory)
         raise RunError(f"no run in {directory}: {error.strerror}{elsewhere}", remedy=remedy) from error

@@ -317,8 +317,7 @@ def topics_frame(run: RunData) -> pd.DataFrame:
     """Return a frame with one row for each of the run's questions that have gold."""
     import pandas as pd
 
-    rows = [(each.id, each.question) for each in run.asked if each.gold]
-    return pd.DataFrame(rows, columns=list(TOPICS))
+    return pd.DataFrame([(each.id, each.question) for each in run.asked if each.gold], columns=list(TOPICS))
 
 
 def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:

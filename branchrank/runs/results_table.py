@@ -196,6 +196,7 @@ def results_table(
     if not clusters:
         raise UsageError("there are no questions to compare on", remedy="give questions with gold")
     measures = tuple(next(iter(scores.values())))
+    values = {each: {name: of[each] for name, of in scores.items()} for each in measures}
     return ResultsTable(
         title=title,
         questions=len(clusters),
@@ -207,13 +208,7 @@ def results_table(
         comparisons=tuple(
             found
             for each in measures
-            for found in compare_pairs(
-                pairs,
-                {name: of[each] for name, of in scores.items()},
-                clusters,
-                measure=each,
-                options=options,
-            )
+            for found in compare_pairs(pairs, values[each], clusters, measure=each, options=options)
         ),
     )
 

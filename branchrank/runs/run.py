@@ -262,8 +262,7 @@ class RunData:
         warnings = tuple(dict.fromkeys((*self.record.warnings, *other.record.warnings)))
         prices = self.record.prices or other.record.prices
         record = msgspec.structs.replace(self.record, predictors=predictors, warnings=warnings, prices=prices)
-        timed = (*self.timed, *other.timed)
-        return replace(self, record=record, rows=(*self.rows, *other.rows), timed=timed)
+        return replace(self, record=record, rows=(*self.rows, *other.rows), timed=(*self.timed, *other.timed))
 
     def with_benchmark(self, **settings: object) -> RunData:
         """Return the run with other settings of the benchmark, such as ``delta``."""

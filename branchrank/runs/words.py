@@ -207,12 +207,10 @@ def deciding(comparison: Comparison) -> str:
     enough = comparison.enough
     if enough is None:
         return ""
-    within = margin(comparison.delta, comparison.measure)
-    shows = (
-        "would decide"
-        if comparison.differing
-        else f"without a difference would show equivalence within {within}"
-    )
+    shows = "would decide"
+    if not comparison.differing:
+        within = margin(comparison.delta, comparison.measure)
+        shows = f"without a difference would show equivalence within {within}"
     return f"about {enough[0]:,} questions on {enough[1]:,} pages {shows}"
 
 

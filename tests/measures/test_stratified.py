@@ -25,7 +25,7 @@ def stratum(name, gaps, pages=None):
 
 
 def compare(*strata, **options):
-    (found,) = compare_strata(strata, measure="hit@1", baseline="a", options=CompareOptions(**options))
+    (found,) = compare_strata(strata, [("a", "b")], measure="hit@1", options=CompareOptions(**options))
     return found
 
 
@@ -66,7 +66,10 @@ def test_the_interval_contains_0_unless_the_test_rejects_and_few_pages_have_none
 def test_candidates_are_one_family():
     base = stratum("x", [1] * 20 + [-1] * 6 + [0] * 50)
     scores = {**base.scores, "c": base.scores["b"], "d": base.scores["b"]}
-    three = compare_strata([Stratum(scores, base.pages)] * 2, measure="hit@1", baseline="a")
+    pairs = [("a", name) for name in "bcd"]
+    three = compare_strata(
+        [Stratum(scores, base.pages)] * 2, pairs, measure="hit@1", options=CompareOptions()
+    )
     one = compare(base, base)
     assert [each.family for each in three] == [3, 3, 3]
     assert three[0].p_adjusted == pytest.approx(3 * one.p)
