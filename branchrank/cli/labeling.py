@@ -233,8 +233,7 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             try:
                 if word not in KEYS:
                     raise UsageError(f"{word!r} is not a label; type {HINT}")
-                answered = _narrowed(passage, word, lines)
-                labeling.add(passage, KEYS[word], answer=answered, proposal=proposal)
+                labeling.add(passage, KEYS[word], answer=_narrowed(passage, word, lines), proposal=proposal)
             except UsageError as error:
                 say(error.message)
                 continue

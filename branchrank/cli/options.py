@@ -22,8 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: The key under which click's context stores the settings that were given as flags.
 _GIVEN = "branchrank.settings"
-#: The key under which click's context stores the value of ``--fusion``.
-_FUSION = "branchrank.fusion"
+#: The key under which click's context stores the settings that ``--fusion`` stands for.
+_SHARED = "branchrank.shared_settings"
 DEFAULT_DATA_DIR = Path("data")
 DEFAULT_REPORTS = Path("reports")
 DEMO_FOLDER = Path("branchrank-demo")
@@ -153,12 +153,11 @@ def _give(key: str, context: click.Context, _parameter: click.Parameter, value: 
     given[key] = value
 
 
-def _all_pairs(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    _give("benchmark.baseline", context, parameter, "all-pairs" if value else None)
-
-
-def _keep_fusion(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    context.meta[_FUSION] = value
+def _share(context: click.Context, _parameter: click.Parameter, fusion: str | None) -> None:
+    if fusion:
+        order = "scores" if fusion == "score" else fusion
+        shared = {"local.fusion": fusion, "hybrid.fusion": fusion, "hybrid.passage_order": order}
+        context.meta[_SHARED] = shared
 
 
 def given_flags() -> Mapping[str, Any]:
@@ -166,14 +165,8 @@ def given_flags() -> Mapping[str, Any]:
 
     ``--fusion`` gives three settings. The flag of one of these settings overrides it.
     """
-    context = click.get_current_context()
-    fusion = context.meta.get(_FUSION)
-    shared = {
-        "local.fusion": fusion,
-        "hybrid.fusion": fusion,
-        "hybrid.passage_order": "scores" if fusion == "score" else fusion,
-    }
-    return {**(shared if fusion else {}), **context.meta.get(_GIVEN, {})}
+    meta = click.get_current_context().meta
+    return {**meta.get(_SHARED, {}), **meta.get(_GIVEN, {})}
 
 
 def typed_command() -> str:
@@ -223,16 +216,16 @@ FUSION = click.option(
     "--fusion",
     type=click.Choice(["rrf", "score"]),
     expose_value=False,
-    callback=_keep_fusion,
+    callback=_share,
     help="How local and hybrid fuse their branches and order their passages: by ranks (rrf) or by scores. "
     "Short for --local-fusion, --hybrid-fusion and --hybrid-passage-order, which override this flag.",
 )
 #: Short for ``--baseline all-pairs``.
 ALL_PAIRS = click.option(
     "--all-pairs",
-    is_flag=True,
+    flag_value="all-pairs",
     expose_value=False,
-    callback=_all_pairs,
+    callback=partial(_give, "benchmark.baseline"),
     help="Compare every pair of predictors, instead of each predictor with the baseline.",
 )
 #: The flags of all commands that start a run.

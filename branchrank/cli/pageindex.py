@@ -50,8 +50,7 @@ def show(node: str | None, data_dir: Path, depth: int) -> None:
     """Print the subtree of NODE (a node's id or a file's path). Without NODE, print the whole tree."""
     with open_workspace(data_dir) as workspace:
         tree = workspace.tree
-    start = _find(tree, node) if node else tree.root
-    _print(tree, start, depth, 0)
+    _print(tree, _find(tree, node) if node else tree.root, depth, 0)
 
 
 def _find(tree: Tree, name: str) -> Node:

@@ -164,8 +164,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
                     signal.signal(number, _end)
             server.run("stdio")
             return
-        app = mcp_application(server, access)
-        _run(app, address["host"], address["port"], ["serving MCP on "], PATH)
+        _run(mcp_application(server, access), address["host"], address["port"], ["serving MCP on "], PATH)
 
 
 @click.command("view", cls=Command)

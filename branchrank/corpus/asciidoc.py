@@ -84,8 +84,7 @@ class _Scanner(Findings):
     def block(self, line: str) -> bool:
         """Read a delimited block, a section title or a rule that starts at this line."""
         if title := _TITLE.fullmatch(line):
-            text = title[2].removesuffix(" " + title[1])
-            self.heading(len(title[1]), text, self.at)
+            self.heading(len(title[1]), title[2].removesuffix(" " + title[1]), self.at)
         elif not self.paragraph and (level := self.underlined()):
             self.heading(level, line, self.at + 1)
         elif match := _VERBATIM.fullmatch(line):

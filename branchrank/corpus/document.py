@@ -166,8 +166,7 @@ def slug(title: str) -> str:
 
     Words are runs of letters, digits and ``_`` in any script.
     """
-    words = re.findall(r"\w+", title.casefold())
-    return "-".join(words)[:_MAX_SLUG].rstrip("-") or "section"
+    return "-".join(re.findall(r"\w+", title.casefold()))[:_MAX_SLUG].rstrip("-") or "section"
 
 
 def title_from_source(source: str) -> str:

@@ -166,8 +166,7 @@ class _Page(SharedLines):
 
 
 def _readable(text: str) -> str:
-    cells = (" ".join(cell.split()) for cell in text.split(_CELL))
-    return " | ".join(filter(None, cells))
+    return " | ".join(filter(None, (" ".join(cell.split()) for cell in text.split(_CELL))))
 
 
 def _unescape(text: str) -> str:

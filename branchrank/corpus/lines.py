@@ -76,8 +76,7 @@ def normalize(text: str) -> str:
     The text is converted to the Unicode form NFKC and to lower case. The markup characters ``* _ ` ~ # | \``
     are deleted, and each run of whitespace becomes one space.
     """
-    folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
-    return " ".join(folded.split())
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP).split())
 
 
 class NormalizedLines(NamedTuple):

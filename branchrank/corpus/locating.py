@@ -392,8 +392,7 @@ def _nearest(words: Ints, document: Ints) -> tuple[list[int], int]:
     for place, word in enumerate(words[: 2 * _GAP].tolist()):
         if missed == 2:
             break
-        near = document[reached : reached + _SKIP]
-        here = np.flatnonzero(near == word)
+        here = np.flatnonzero(document[reached : reached + _SKIP] == word)
         if len(here):
             found.append(place)
             reached += int(here[0]) + 1

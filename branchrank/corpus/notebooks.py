@@ -74,8 +74,7 @@ def _add_markdown(page: SharedLines, cell: _Cell, number: int) -> None:
     for piece in sorted(pieces, key=lambda each: each.line_start):
         first = line_of[piece.line_start]
         if isinstance(piece, Heading):
-            heading = piece._replace(line_start=first, line_end=first)
-            page.add("prose", {first: piece.title}, heading)
+            page.add("prose", {first: piece.title}, piece._replace(line_start=first, line_end=first))
         else:
             texts = enumerate(piece.text.split("\n"), start=piece.line_start)
             page.add(piece.kind, _by_line((line_of[each], text) for each, text in texts))

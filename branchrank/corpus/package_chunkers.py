@@ -104,8 +104,7 @@ def adapted(found: Any, name: str, size: ChunkSize) -> Adapted:
     for package in PACKAGES.values():
         method = getattr(found, package.method, None)
         if callable(method):
-            is_llamaindex = package is PACKAGES["llamaindex"]
-            return Adapted(partial(_nodes, method) if is_llamaindex else method)
+            return Adapted(partial(_nodes, method) if package is PACKAGES["llamaindex"] else method)
     methods = " or ".join(package.method for package in PACKAGES.values())
     raise UsageError(
         f"the chunker {name} is a {type(found).__name__} without a method {methods}",

@@ -94,8 +94,7 @@ def _main(project: str, filename: str, sha256: str, size: str, target: str) -> i
     pages = logging.getLogger("pip._internal.index.collector")
     pages.setLevel(logging.DEBUG)
     pages.addFilter(lambda record: record.levelno > logging.DEBUG or record.msg.startswith("Could not fetch"))
-    flags = ["--no-input", "--ignore-requires-python", f"--no-binary={project}"]
-    options, _ = command.parse_args(flags)
+    options, _ = command.parse_args(["--no-input", "--ignore-requires-python", f"--no-binary={project}"])
     with command._build_session(options) as session:
         finder = command._build_package_finder(options, session)
         links = [found.link for found in finder.find_all_candidates(project)]

@@ -39,8 +39,7 @@ def main() -> int:
         return ENCRYPTED if "password" in str(error).lower() else UNREADABLE
     pages = len(document)
     outline = list(islice(_outline(document), MAX_ENTRIES + 1))
-    title = document.get_metadata_value("Title")[:_MAX_TITLE]
-    _write({"title": title, "pages": pages, "outline": outline})
+    _write({"title": document.get_metadata_value("Title")[:_MAX_TITLE], "pages": pages, "outline": outline})
     characters = 0
     for number in range(min(pages, MAX_PAGES)):
         text = _text(document, number)

@@ -160,8 +160,7 @@ class _Inliner(Inliner):
     def phrase_ref(
         self, before: str, after: str, rawsource: str, escaped: str, text: str | None = None
     ) -> tuple[str, list[nodes.Node], str, list[nodes.Node]]:
-        content = unescape(escaped, True).replace("\\\\", "\\")
-        title, target = _split_title(content)
+        title, target = _split_title(unescape(escaped, True).replace("\\\\", "\\"))
         node = nodes.reference(rawsource, "")
         if target.endswith("_") and not target.endswith("\\_"):
             node["refname"] = normalize_name(target[:-1])

@@ -305,8 +305,7 @@ class Scanner(Findings):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:
                 texts = [option[1], *(line.strip() for line in self.lines[position + 1 : following])]
-                text = self.inline.read("\n".join(texts), position + 1)
-                self._emit("prose", text, position + 1, following)
+                self._emit("prose", self.inline.read("\n".join(texts), position + 1), position + 1, following)
             position = following
         return position
 
@@ -348,8 +347,7 @@ class Scanner(Findings):
         if first < last:
             body = self.lines[first:last]
             margin = min(self._indent(position) for position in range(first, last) if self.lines[position])
-            text = "\n".join(line[margin:] for line in body)
-            self._emit("code", text, first + 1, last)
+            self._emit("code", "\n".join(line[margin:] for line in body), first + 1, last)
         return end
 
     def _line(self, position: int) -> str:

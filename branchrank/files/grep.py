@@ -208,8 +208,7 @@ class Grep:
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
-        patterns = [term.pattern for term in terms]
-        found = self._matches(patterns, searched)
+        found = self._matches([term.pattern for term in terms], searched)
         clusters = [
             cluster
             for source, lines in found.files.items()

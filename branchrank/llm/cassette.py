@@ -185,8 +185,7 @@ class RedisDecisions:
 
     def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str) -> None:
         """Cache one call until it expires."""
-        content = self._redact(_stored(recorded)).encode()
-        self._values.put_many({call_key(request, model, endpoint): content})
+        self._values.put_many({call_key(request, model, endpoint): self._redact(_stored(recorded)).encode()})
 
 
 #: A cache of LLM calls. A call's key depends on its content and endpoint (a URL without credentials).

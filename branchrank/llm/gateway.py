@@ -159,8 +159,7 @@ class Gateway:
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None
-        reply = msgspec.structs.replace(found.reply, served_by="cache")
-        found = msgspec.structs.replace(found, reply=reply)
+        found = msgspec.structs.replace(found, reply=msgspec.structs.replace(found.reply, served_by="cache"))
         if self._cassette is not None:
             self._cassette.put(request, self.model, found)
         return found
@@ -168,8 +167,7 @@ class Gateway:
     def _failed_before(self, request: LLMRequest) -> CallResult | None:
         """Return the outcome of a failed call that :meth:`keep_failures` was given, or ``None``."""
         context = request.context
-        label = (context.predictor, context.question_id, request.stage, context.repeat)
-        call = self._failures.get(label)
+        call = self._failures.get((context.predictor, context.question_id, request.stage, context.repeat))
         if call is None:
             return None
         usage = Usage(**{name: getattr(call, name) for name in Usage.__struct_fields__})

@@ -113,8 +113,7 @@ def generate_questions(
         wave = list(islice(waiting, size))
         if not wave:
             break
-        requests = [_request(node, lines, options, work.llm.max_tokens) for node in wave]
-        answers = asker.ask_all(requests)
+        answers = asker.ask_all([_request(node, lines, options, work.llm.max_tokens) for node in wave])
         calls += [answer.call for answer in answers]
         for node, answer in zip(wave, answers, strict=True):
             for draft in answer.value or ():
@@ -157,8 +156,7 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
     Differences in markup and layout are ignored.
     """
     wanted, above = normalize(quote), span.line_start - 1
-    own = NormalizedLines.of(lines[above : span.line_end])
-    places = own.quoted(wanted) if wanted else []
+    places = NormalizedLines.of(lines[above : span.line_end]).quoted(wanted) if wanted else []
     if not places:
         return None
     first, last = places[0]

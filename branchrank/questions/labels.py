@@ -165,8 +165,7 @@ def _made(item: GoldItem, label: Label, question: Question) -> bool:
     """Return whether this label added the gold item."""
     if label.gold is None or item.source_file != label.source_file:
         return False
-    lines = (item.answer_line_start, item.answer_line_end)
-    return question.gold_level == "file" or lines == label.gold
+    return question.gold_level == "file" or (item.answer_line_start, item.answer_line_end) == label.gold
 
 
 def _overlaps(span: Span, question: Question, gold: Iterable[GoldItem]) -> bool:
