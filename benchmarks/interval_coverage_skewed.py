@@ -26,7 +26,8 @@ import numpy as np
 from interval_coverage import ZIPF
 from interval_coverage_shares import Floats, short, table
 
-from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+from branchrank.measures.comparison import CompareOptions, Comparison
+from branchrank.measures.verdicts import compare_pairs
 
 SHARE = 0.05
 WIN = SHARE / (1 - SHARE)

@@ -51,7 +51,7 @@ from branchrank.llm.cassette import Cassette
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import CallResult, LLMReply, Usage, estimate_tokens
-from branchrank.measures.verdicts import Comparison
+from branchrank.measures.comparison import Comparison
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Record
 from branchrank.report.drawing import draw, standalone

@@ -27,9 +27,10 @@ import msgspec
 
 from branchrank import Run
 from branchrank.library import plan_from_experiment, run_benchmark
+from branchrank.measures.comparison import CompareOptions, Comparison
 from branchrank.measures.intervals import difference_interval
 from branchrank.measures.measures import named_measure
-from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+from branchrank.measures.verdicts import compare_pairs
 from branchrank.questions.question_files import (
     load_questions,
     questions_digest,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from branchrank import library as library
     from branchrank.corpus.locating import Anchor as Anchor
     from branchrank.corpus.locating import locate as locate
-    from branchrank.measures.verdicts import Comparison as Comparison
+    from branchrank.measures.comparison import Comparison as Comparison
     from branchrank.records import Answer as Answer
     from branchrank.records import Hit as Hit
     from branchrank.records import LLMUse as LLMUse
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Anchor": "branchrank.corpus.locating",
     "Answer": "branchrank.records",
-    "Comparison": "branchrank.measures.verdicts",
+    "Comparison": "branchrank.measures.comparison",
     "Hit": "branchrank.records",
     "LLMUse": "branchrank.records",
     "Passage": "branchrank.records",

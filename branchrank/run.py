@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from branchrank.errors import UsageError
-from branchrank.measures.verdicts import DELTA, CompareOptions, Comparison
+from branchrank.measures.comparison import DELTA, CompareOptions, Comparison
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
@@ -229,9 +229,9 @@ class Run:
         two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
         run is better. ``measures`` and this run's other declared measures are reported with confidence
         intervals, but are not tested. ``options`` are fields of
-        :class:`~branchrank.measures.verdicts.CompareOptions`: ``predictor``, ``primary`` (the measure that is
-        tested, by default this run's primary measure) and ``delta`` (default 0.05). Printing the result shows
-        the same text as ``branchrank compare``.
+        :class:`~branchrank.measures.comparison.CompareOptions`: ``predictor``, ``primary`` (the measure that
+        is tested, by default this run's primary measure) and ``delta`` (default 0.05). Printing the result
+        shows the same text as ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.

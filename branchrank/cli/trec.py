@@ -20,8 +20,8 @@ from branchrank.cli.options import (
     write_latex,
 )
 from branchrank.cli.terminal import Command, safe, say
+from branchrank.measures.comparison import DELTA
 from branchrank.measures.power import ALPHA
-from branchrank.measures.verdicts import DELTA
 from branchrank.records import SEED
 from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
 

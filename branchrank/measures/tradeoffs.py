@@ -31,7 +31,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import fsum
 
-from branchrank.measures.verdicts import DEFAULTS, CompareOptions, Comparison, Scores, compare_pairs
+from branchrank.measures.comparison import DEFAULTS, CompareOptions, Comparison
+from branchrank.measures.verdicts import Scores, compare_pairs
 from branchrank.records import Record
 
 

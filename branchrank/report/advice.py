@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from branchrank.errors import UsageError
+from branchrank.measures.comparison import Comparison
 from branchrank.measures.tradeoffs import Choice, Standing
-from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.recommendation import cautions, maybe_tuned_on, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings

@@ -20,7 +20,8 @@ from rich.console import Console
 from branchrank.errors import RunError, UsageError, suggestion
 from branchrank.io.files import write_text
 from branchrank.io.table import DAGGER, Styled, Table, latex_table, table_of
-from branchrank.measures.verdicts import Comparison, Stratum, compare_strata, macro_average
+from branchrank.measures.comparison import Comparison
+from branchrank.measures.verdicts import Stratum, compare_strata, macro_average
 from branchrank.records import Record
 from branchrank.report.blocks import Points, Report, Section, markdown
 from branchrank.report.terminal import PIPE_WIDTH, output, print_table, say

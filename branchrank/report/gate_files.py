@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from branchrank.io.files import write_text
 from branchrank.io.printable import safe
 from branchrank.io.table import markdown_table, markdown_text, table_of
-from branchrank.measures.verdicts import Comparison
+from branchrank.measures.comparison import Comparison
 from branchrank.runs.run_comparison import RunGate
 
 _ELEMENTS = {"fail": "failure", "undecided": "error"}

@@ -7,8 +7,8 @@ from itertools import count
 from math import log, log10, sqrt
 from typing import Any
 
+from branchrank.measures.comparison import Comparison
 from branchrank.measures.tradeoffs import Standing
-from branchrank.measures.verdicts import Comparison
 from branchrank.report.blocks import Plot
 from branchrank.report.drawing import (
     ACCENT,

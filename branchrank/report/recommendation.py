@@ -25,7 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.io.table import Cell, Styled, plain_cell
-from branchrank.measures.verdicts import PILOT_BELOW, Comparison, Verdict
+from branchrank.measures.comparison import PILOT_BELOW, Comparison, Verdict
 from branchrank.records import NOT_REPORTED
 from branchrank.report.blocks import Callout
 from branchrank.runs.estimates import choice, standings

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from branchrank.io.table import Cell, Styled, Table, table_of
+from branchrank.measures.comparison import Comparison
 from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.significance import fragility
-from branchrank.measures.verdicts import Comparison
 from branchrank.report.blocks import Points, Section
 from branchrank.report.recommendation import about
 from branchrank.report.result import judged_documents, means, over, rates_table

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.measures.comparison import CompareOptions, Comparison
 from branchrank.measures.matching import SHARES
 from branchrank.measures.measures import (
     NamedMeasure,
@@ -22,7 +23,7 @@ from branchrank.measures.measures import (
     named_measures,
     named_once,
 )
-from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+from branchrank.measures.verdicts import compare_pairs
 from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings

@@ -10,10 +10,10 @@ import numpy as np
 from branchrank.errors import UsageError
 from branchrank.llm.ledger import totals
 from branchrank.measures.clustering import intraclass_correlation, page_totals
+from branchrank.measures.comparison import CompareOptions
 from branchrank.measures.intervals import difference_interval
 from branchrank.measures.measures import NamedMeasure, mean
 from branchrank.measures.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
-from branchrank.measures.verdicts import CompareOptions
 from branchrank.records import Record
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Estimate, bounded

@@ -44,6 +44,7 @@ import msgspec
 from branchrank.corpus import ir_collections
 from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_jsonl, write_text
+from branchrank.measures.comparison import CompareOptions
 from branchrank.measures.matching import (
     Judged,
     falling,
@@ -53,7 +54,6 @@ from branchrank.measures.matching import (
     run_ranking,
 )
 from branchrank.measures.measures import Measure, mean, parse_measure, score
-from branchrank.measures.verdicts import CompareOptions
 from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
 from branchrank.records import Question, Record
 from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
@@ -233,7 +233,7 @@ def compare_trec(
 ) -> ResultsTable:
     """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
 
-    ``options`` are fields of :class:`~branchrank.measures.verdicts.CompareOptions`, such as ``baseline``,
+    ``options`` are fields of :class:`~branchrank.measures.comparison.CompareOptions`, such as ``baseline``,
     ``all_pairs``, ``missing_is_zero``, ``delta``, ``alpha`` and ``seed``. The default baseline is the first
     file. The significance tests are the same as in a BranchRank run, except that all queries are treated as
     independent. Holm's correction covers all comparisons on the same measure. Documents with equal scores are

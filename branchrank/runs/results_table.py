@@ -19,8 +19,9 @@ from textwrap import wrap
 from branchrank.errors import UsageError
 from branchrank.io.printable import safe
 from branchrank.io.table import DAGGER, Cell, Styled, Table, plain
+from branchrank.measures.comparison import CompareOptions, Comparison
 from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+from branchrank.measures.verdicts import compare_pairs
 from branchrank.records import Record
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.run import RunData

@@ -18,9 +18,9 @@ import msgspec
 
 from branchrank.errors import QuestionError, RunError, UsageError, suggestion
 from branchrank.io.files import read_jsonl
+from branchrank.measures.comparison import CompareOptions, Comparison
 from branchrank.measures.matching import GOLD_LEVELS, gold_level
 from branchrank.measures.measures import NamedMeasure, named_measure
-from branchrank.measures.verdicts import CompareOptions, Comparison
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names

@@ -14,8 +14,9 @@ import msgspec
 
 from branchrank.errors import RunError, UsageError
 from branchrank.io.printable import safe
+from branchrank.measures.comparison import CompareOptions, Comparison, Decision, Gate, gate
 from branchrank.measures.measures import NamedMeasure, mean, measure_names, named_measures, named_once
-from branchrank.measures.verdicts import CompareOptions, Comparison, Decision, Gate, compare_pairs, gate
+from branchrank.measures.verdicts import compare_pairs
 from branchrank.records import NOT_REPORTED, Record
 from branchrank.runs.estimates import difference
 from branchrank.runs.run import RunData

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.io.files import write_text
 from branchrank.io.table import table_csv
+from branchrank.measures.comparison import Comparison
 from branchrank.measures.matching import gold_level
 from branchrank.measures.measures import NamedMeasure, named_measure
-from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names

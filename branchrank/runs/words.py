@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from branchrank.measures.verdicts import Comparison
+from branchrank.measures.comparison import Comparison
 from branchrank.runs.scores import Estimate
 
 NOTHING = "–"

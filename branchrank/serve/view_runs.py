@@ -24,7 +24,7 @@ from branchrank.errors import BranchRankError, RunError
 from branchrank.io.files import read_beneath
 from branchrank.io.printable import safe
 from branchrank.io.table import text_of
-from branchrank.measures.verdicts import CompareOptions, Comparison
+from branchrank.measures.comparison import CompareOptions, Comparison
 from branchrank.records import Record
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import primary_measure

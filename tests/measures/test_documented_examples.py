@@ -8,12 +8,12 @@ from support.comparing import against
 from support.gold import gold, hit, question
 
 from branchrank.measures import intervals, power, significance
+from branchrank.measures.comparison import gate
 from branchrank.measures.matching import judge
 from branchrank.measures.measures import DEFINITIONS, parse_measure
 from branchrank.measures.passage_size import passage_size, summarize_passages
 from branchrank.measures.significance import fragility
 from branchrank.measures.tradeoffs import risk_coverage
-from branchrank.measures.verdicts import gate
 from branchrank.runs.timings import percentile
 
 DOCS = Path(__file__).parents[2] / "docs"

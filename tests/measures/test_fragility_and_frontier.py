@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from branchrank.measures.comparison import CompareOptions
 from branchrank.measures.significance import fragility, sign_flip
 from branchrank.measures.tradeoffs import Standing, cheapest_not_inferior, frontier
-from branchrank.measures.verdicts import CompareOptions
 
 
 def scored(values):

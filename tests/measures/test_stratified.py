@@ -3,15 +3,10 @@
 import numpy as np
 import pytest
 
+from branchrank.measures.comparison import CompareOptions
 from branchrank.measures.intervals import Interval
 from branchrank.measures.significance import sign_flip
-from branchrank.measures.verdicts import (
-    CompareOptions,
-    Stratum,
-    compare_strata,
-    macro_average,
-    macro_interval,
-)
+from branchrank.measures.verdicts import Stratum, compare_strata, macro_average, macro_interval
 
 SAMPLES = 400
 

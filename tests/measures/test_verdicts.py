@@ -11,9 +11,10 @@ from support.comparing import against
 
 from branchrank.errors import UsageError
 from branchrank.measures.clustering import t_penalty
+from branchrank.measures.comparison import CompareOptions, gate
 from branchrank.measures.intervals import difference_interval
 from branchrank.measures.significance import mcnemar
-from branchrank.measures.verdicts import CompareOptions, compare_pairs, gate
+from branchrank.measures.verdicts import compare_pairs
 
 
 def scored(outcomes):

@@ -16,7 +16,7 @@ from support.made_runs import Planned, make_run
 
 from branchrank.io.table import latex_text
 from branchrank.library import ResultsTable, latex
-from branchrank.measures.verdicts import CompareOptions
+from branchrank.measures.comparison import CompareOptions
 from branchrank.runs.results_table import results_table
 
 IDS = [f"q{number}" for number in range(20)]

@@ -9,8 +9,8 @@ import pytest
 from support.comparing import against
 from support.made_runs import Planned, luck, make_questions, make_run
 
+from branchrank.measures.comparison import Comparison
 from branchrank.measures.tradeoffs import Standing
-from branchrank.measures.verdicts import Comparison
 from branchrank.report.costs import sweeps
 from branchrank.report.drawing import FONT, HEIGHT, WIDTH, drawings, text_pixels
 from branchrank.report.line_plots import Swept, losses, risks, sweep

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+from branchrank.measures.comparison import CompareOptions, Comparison
+from branchrank.measures.verdicts import compare_pairs
 
 Scores = Mapping[str, float]
 

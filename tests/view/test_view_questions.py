@@ -11,7 +11,7 @@ from support.chromium import Chromium, needs_chromium
 from support.http_server import Running
 from support.local_page import READY
 
-from branchrank.measures.verdicts import CompareOptions
+from branchrank.measures.comparison import CompareOptions
 from branchrank.report.browser import browser_data
 from branchrank.runs.run import load_run
 from branchrank.runs.run_comparison import compare_runs
