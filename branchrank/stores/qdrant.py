@@ -11,19 +11,14 @@
 3. In a collection of another program (:mod:`branchrank.stores.qdrant_existing`), the key of a point is its id
    as a string. BranchRank only reads such a collection. Distances (Euclid, Manhattan) are negated, so that
    larger values are better.
-4. Requests go only to the configured host, with the key from :mod:`branchrank.io.keys`. A response has a time
-   limit and a size limit.
-5. Points are uploaded to a server in batches, with several requests at the same time. After an interruption,
+4. Points are uploaded to a server in batches, with several requests at the same time. After an interruption,
    points that are already on the server are not sent again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import uuid
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,24 +26,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.errors import ArtifactError, UsageError
-from branchrank.io.environment import imported
-from branchrank.io.keys import key_for
-from branchrank.io.printable import encodable, split_url, url_to_show
+from branchrank.errors import ArtifactError
+from branchrank.io.printable import encodable
 from branchrank.records import Chunk, Record, Scored
 from branchrank.settings import QdrantSettings
 from branchrank.stores.analyzer import chunk_terms
+from branchrank.stores.qdrant_engines import BATCH, EmbeddedEngine, ServerEngine, edge
 from branchrank.stores.vectors import check_query, upload_batches
 
 DENSE = "dense"
 SPARSE = "sparse"
 TOKENS = "tokens"
 KEY = "key"
-BATCH = 256
-#: The maximum number of simultaneous upload requests to a server.
-UPLOADS = 4
-TIMEOUT_S = 10
-_LARGEST_ANSWER = 64 << 20
 _NO_GRAPH_KB = 1_000_000_000
 _DISTANCES = ("Euclid", "Manhattan")
 #: Maps payload fields to accepted values. The field :data:`KEY` accepts the keys of points.
@@ -144,129 +133,6 @@ class Bm25Encoder:
         """Return a sparse vector in which every distinct query term, except stop words, has weight 1."""
         found = self._model.embed_query(encodable(text))
         return SparseWeights(list(found.indices), list(found.values))
-
-
-class Engine:
-    """Base class of the two engines. ``models`` is the module with the classes of the engine's interface."""
-
-    models: Any
-    place: str
-    uploads = 1  # in an embedded shard, the order of the points affects the last digits of sparse scores
-
-    def failure(self, error: Exception) -> ArtifactError:
-        """Return the error to raise instead of an error of the engine."""
-        raise NotImplementedError
-
-    @contextlib.contextmanager
-    def failures(self) -> Iterator[None]:
-        """Convert every error of the engine to an :class:`ArtifactError`."""
-        try:
-            yield
-        except (ArtifactError, UsageError):
-            raise
-        except Exception as error:  # The embedded engine raises plain ``Exception``.
-            raise self.failure(error) from error
-
-
-class EmbeddedEngine(Engine):
-    """A shard of Qdrant's embedded engine. ``place`` and ``remedy`` are used in error messages."""
-
-    def __init__(self, shard: Any, place: str, remedy: str) -> None:
-        self.models = edge()
-        self.place = place
-        self._shard = shard
-        self._remedy = remedy
-
-    def query(self, vector: Any, using: str, n: int, filters: Any, payload: list[str]) -> Any:
-        qdrant = self.models
-        request = qdrant.QueryRequest(
-            limit=n,
-            query=qdrant.Query.Nearest(vector, using=using),
-            filter=filters,
-            with_payload=payload or False,
-            params=qdrant.SearchParams(exact=True),
-        )
-        return self._shard.query(request)
-
-    def with_ids(self, ids: list[Any]) -> Any:
-        return self.models.HasIdCondition(set(ids))
-
-    def scroll(self, offset: Any) -> Any:
-        return self._shard.scroll(self.models.ScrollRequest(offset=offset, limit=BATCH, with_payload=True))
-
-    def retrieve(self, ids: list[Any], with_vectors: bool) -> Any:
-        return self._shard.retrieve(ids, False, with_vectors)
-
-    def upsert(self, points: Iterable[tuple[Any, Any, Any]]) -> None:
-        # One point per operation, because the engine reorders the points in an operation.
-        for point in points:
-            self._shard.update(self.models.UpdateOperation.upsert_points([self.models.Point(*point)]))
-        self._shard.flush()
-
-    def count(self) -> int:
-        return int(self._shard.count(self.models.CountRequest(exact=True)))
-
-    def close(self) -> None:
-        self._shard.close()
-
-    def failure(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self.place} can't be used: {error}", remedy=self._remedy)
-
-
-class ServerEngine(Engine):
-    """The collection ``name`` on the server at ``url``."""
-
-    uploads = UPLOADS
-
-    def __init__(self, url: str, name: str) -> None:
-        self.place = f"the Qdrant collection {name!r} at {url}"
-        self.name = name
-        self.client = connect(url)
-        self._url = url
-        from qdrant_client import models
-
-        self.models = models
-
-    def query(self, vector: Any, using: str, n: int, filters: Any, payload: list[str]) -> Any:
-        return self.client.query_points(
-            self.name,
-            query=vector,
-            using=using or None,
-            limit=n,
-            query_filter=filters,
-            with_payload=payload or False,
-            search_params=self.models.SearchParams(exact=True),
-        ).points
-
-    def with_ids(self, ids: list[Any]) -> Any:
-        return self.models.HasIdCondition(has_id=ids)
-
-    def scroll(self, offset: Any) -> Any:
-        return self.client.scroll(self.name, limit=BATCH, offset=offset, with_payload=True)
-
-    def retrieve(self, ids: list[Any], with_vectors: bool) -> Any:
-        return self.client.retrieve(self.name, ids=ids, with_payload=False, with_vectors=with_vectors)
-
-    def upsert(self, points: Iterable[tuple[Any, Any, Any]]) -> None:
-        made = [self.models.PointStruct(id=key, vector=vector, payload=kept) for key, vector, kept in points]
-        self.client.upsert(self.name, points=made, wait=True)  # until searches can find the points
-
-    def count(self) -> int:
-        return int(self.client.count(self.name, exact=True).count)
-
-    def close(self) -> None:
-        self.client.close()
-
-    def failure(self, error: Exception) -> ArtifactError:
-        status = getattr(error, "status_code", None)
-        lines = str(error).splitlines() or [type(error).__name__]
-        reason = f"it answered {status}" if status else lines[0][:200]
-        remedy = f"start the server at {self._url}, or omit --qdrant-url to search in this process"
-        if status in (401, 403):
-            remedy = (
-                "set BRANCHRANK_QDRANT_KEY to the API key and BRANCHRANK_QDRANT_KEY_HOST to the server's host"
-            )
-        return ArtifactError(f"the Qdrant server at {self._url} failed: {reason}", remedy=remedy)
 
 
 class QdrantCollection:
@@ -494,43 +360,3 @@ def stored_vectors(vector: Any, layout: Layout) -> StoredVectors:
 def point_id(key: str) -> str:
     """Return the id of the point with the key ``key`` in a collection of BranchRank."""
     return str(uuid.uuid5(_NAMESPACE, key))
-
-
-def edge() -> Any:
-    """Import ``qdrant_edge``, or raise MissingDependencyError if ``qdrant-edge-py`` is not installed."""
-    return imported("qdrant_edge", "qdrant-edge-py", extra="qdrant", purpose="Qdrant")
-
-
-def client_module() -> Any:
-    """Import ``qdrant_client``, or raise MissingDependencyError if ``qdrant-client`` is not installed."""
-    return imported("qdrant_client", "qdrant-client", extra="qdrant", purpose="a Qdrant server")
-
-
-def connect(url: str) -> Any:
-    """Return a client for the Qdrant server at ``url``, which sends the key of this host.
-
-    Raises :class:`UsageError` if ``url`` is not an HTTP URL.
-    """
-    parts = split_url(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise UsageError(
-            f"{url_to_show(url)!r} is not the URL of a Qdrant server",
-            remedy="use --qdrant-url http://HOST:PORT",
-        )
-    key = key_for("QDRANT", url, os.environ)
-    from branchrank.io.http import BoundedTransport
-
-    qdrant_client = client_module()
-    with warnings.catch_warnings():
-        # The warning is not needed, because ``key_for`` raises an error if a key would be sent unencrypted to
-        # another machine.
-        warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
-        return qdrant_client.QdrantClient(
-            url=url,
-            port=parts.port or (443 if parts.scheme == "https" else 6333),
-            api_key=key or None,
-            timeout=TIMEOUT_S,
-            check_compatibility=False,
-            trust_env=False,
-            transport=BoundedTransport(url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER),
-        )

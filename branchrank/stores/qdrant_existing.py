@@ -34,14 +34,12 @@ from branchrank.stores.qdrant import (
     DENSE,
     SPARSE,
     TOKENS,
-    EmbeddedEngine,
     Layout,
     QdrantCollection,
-    ServerEngine,
-    edge,
     new_shard,
     stored_vectors,
 )
+from branchrank.stores.qdrant_engines import EmbeddedEngine, ServerEngine, edge
 
 REMEDY = "use another collection, or omit --qdrant-collection to search the chunks of the index"
 MOST_BYTES = 16 << 30

@@ -13,7 +13,7 @@ from support.fake_qdrant import fake_qdrant
 from branchrank.embedders.protocol import Vectors
 from branchrank.ranking.maxsim import maxsim, quantize, unit_tokens
 from branchrank.settings import QdrantSettings
-from branchrank.stores import qdrant as qdrant_store
+from branchrank.stores import qdrant_engines
 from branchrank.stores.qdrant import (
     Point,
     QdrantCollection,
@@ -56,7 +56,7 @@ def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr(client, "close", lambda: None)
-    monkeypatch.setattr(qdrant_store, "connect", lambda url: client)
+    monkeypatch.setattr(qdrant_engines, "connect", lambda url: client)
 
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)

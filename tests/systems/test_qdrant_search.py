@@ -18,6 +18,7 @@ from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
 from branchrank.spec import System
 from branchrank.stores import qdrant as qdrant_store
+from branchrank.stores import qdrant_engines
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter, Query
@@ -112,7 +113,8 @@ def given(body: object) -> object:
 def test_an_interrupted_upload_sends_only_missing_points(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qdrant_store, "BATCH", 2)
+    for module in (qdrant_store, qdrant_engines):
+        monkeypatch.setattr(module, "BATCH", 2)
     chunks = len(world[0].chunks)
     with fake_qdrant() as server:
         server.upserts_left = 3
@@ -139,7 +141,7 @@ def test_qdrant_clients_local_mode_answers_as_the_embedded_engine(
 ) -> None:
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr(client, "close", lambda: None)
-    monkeypatch.setattr(qdrant_store, "connect", lambda url: client)
+    monkeypatch.setattr(qdrant_engines, "connect", lambda url: client)
     with warnings.catch_warnings(), opened(world, url="http://127.0.0.1:6333") as local:
         warnings.filterwarnings("ignore", message="Local mode")
         for query in QUERIES:

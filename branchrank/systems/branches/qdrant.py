@@ -189,7 +189,7 @@ class QdrantKind(BranchKind):
 
     def require(self, settings: Resolved) -> None:
         """Raise MissingDependencyError if Qdrant, or the client for its server, is not installed."""
-        from branchrank.stores.qdrant import client_module, edge
+        from branchrank.stores.qdrant_engines import client_module, edge
 
         _ = client_module() if settings.part(QdrantSettings).url else edge()
 
