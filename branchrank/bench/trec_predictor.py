@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import numpy as np
 
 from branchrank.bench.predictors import Untraced
@@ -79,14 +80,7 @@ class TrecPredictor(Untraced):
         if span is None:
             return Passage(text="", id=key, score=score)
         lines = document_lines(self._corpus, span.source)[span.line_start - 1 : span.line_end]
-        return Hit(
-            id=key,
-            source=span.source,
-            line_start=span.line_start,
-            line_end=span.line_end,
-            text="\n".join(lines),
-            score=score,
-        )
+        return Hit(id=key, text="\n".join(lines), score=score, **msgspec.structs.asdict(span))
 
     def _ranked(self, question: Question) -> list[str]:
         """Return the ids for a question, best first."""

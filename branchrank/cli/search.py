@@ -197,8 +197,7 @@ def search(
 
 def _show(rank: int, hit: Hit, explain: bool) -> None:
     """Print a document's score, its chunks, and the beginning of its best chunk."""
-    grouped = bool(hit.members)
-    title = hit.source if grouped else hit.id
+    title = hit.source if hit.members else hit.id
     click.echo(f"{rank:>2}. {click.style(safe_line(title), bold=True)}  {hit.score:.4f}")
     for number, chunk in enumerate(hit.members or (hit,)):
         click.echo(f"    {chunk.line_start}-{chunk.line_end}  {safe_line(chunk.breadcrumb)}")

@@ -93,7 +93,8 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
         return adapted(load_installed(entry, f"the chunker {name!r} ({entry.value})"), name, size)
     if colon:
         return adapted(_object(prefix, rest), name, size)
-    known = [*BUILTIN, *(f"{package}:CLASS" for package in PACKAGES), *_entry_names()]
+    known = [*BUILTIN, *(f"{package}:CLASS" for package in PACKAGES)]
+    known += [entry.name for entry in entry_points(group=ENTRY_POINTS)]
     raise UsageError(
         f"there is no chunker {name!r}{or_else(name, known)}",
         remedy="correct --chunker, or install the package that provides this chunker",
@@ -127,10 +128,6 @@ def chunker_version(name: str) -> str:
 
 def _entry(name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
-
-
-def _entry_names() -> list[str]:
-    return [entry.name for entry in entry_points(group=ENTRY_POINTS)]
 
 
 def _object(module: str, name: str) -> Any:

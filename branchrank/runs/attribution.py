@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
+import msgspec
+
 from branchrank.errors import UsageError, suggestion
 from branchrank.index.reader import Index
 from branchrank.io.printable import safe
@@ -54,17 +56,8 @@ def gold_keys(question: Question, index: Index, lines: Callable[[str], Sequence[
         for key, span, plain in chain(chunks, nodes):
             if span is None:
                 continue
-            first, last = span.line_start, span.line_end
-            raw = "\n".join(lines(span.source)[first - 1 : last])
-            hit = Hit(
-                id=key,
-                source=span.source,
-                line_start=first,
-                line_end=last,
-                text=raw,
-                plain=plain,
-                score=0.0,
-            )
+            raw = "\n".join(lines(span.source)[span.line_start - 1 : span.line_end])
+            hit = Hit(id=key, text=raw, plain=plain, score=0.0, **msgspec.structs.asdict(span))
             if is_strict(hit, item, question):
                 keys.add(key)
     return frozenset(keys)

@@ -9,6 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from branchrank.execution.threads import usable_cpus
 from branchrank.records import Record
 
 #: Packages whose version can change the results.
@@ -59,7 +60,7 @@ def gather() -> Provenance:
         system=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cpus(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
 
