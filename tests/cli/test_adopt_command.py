@@ -340,16 +340,6 @@ def test_a_wrong_chunks_file_is_refused_naming_the_place(tmp_path: Path, content
     assert invoke(*fix(result)).exit_code == 0
 
 
-def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
-    theirs = make_theirs(tmp_path)
-    database = theirs / "chroma" / "chroma.sqlite3"
-    database.write_bytes(database.read_bytes()[:5000])
-    result = adopt(tmp_path)
-    assert result.exit_code == 4
-    assert str(theirs / "chroma") in result.stderr
-    assert invoke(*fix(result)).exit_code == 0
-
-
 def test_either_branchrank_toml_can_name_the_documents(tmp_path: Path) -> None:
     theirs = make_theirs(tmp_path)
     words = ("adopt", theirs, "--data-dir", tmp_path / "data", "--embedder", "fake:64", "--quiet")

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from support.commands import benchmark, invoke, make_project, program
-
-from branchrank.cli.main import main
+from support.commands import benchmark, every_command, invoke, make_project, program
 
 
 @pytest.fixture(scope="module")
@@ -156,17 +154,6 @@ def test_an_interrupted_benchmark_says_how_to_continue(
     assert said in done.stderr
 
 
-def leaves(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    context = click.Context(group)
-    found = []
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        words = (*above, name)
-        found += leaves(command, words) if isinstance(command, click.Group) else [words]
-    return found
-
-
 #: Every command in one process, each in a child of its own that has no standard input.
 WITHOUT_INPUT = """
 import os, sys
@@ -193,7 +180,8 @@ for line in sys.argv[1:]:
 
 def test_no_command_has_a_traceback_for_a_closed_input(tmp_path: Path) -> None:
     """Each with no argument at all, and over a folder that is no workspace."""
-    commands = [" ".join(words) for words in leaves(main) if words != ("demo",)]
+    groups = [words for words, command in every_command().items() if isinstance(command, click.Group)]
+    commands = [" ".join(words) for words in every_command() if words not in [*groups, ("demo",)]]
     assert len(commands) > 35
     done = program("-c", WITHOUT_INPUT, *commands, cwd=tmp_path)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
-from support.commands import ROOT, invoke, make_project, program
+from support.commands import ROOT, every_command, invoke, make_project, program
 
 from branchrank.cli.main import main
 from branchrank.settings import PARTS, settings_of
@@ -28,29 +27,8 @@ print(json.dumps([loaded, codes]))
 """
 
 
-def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command and group."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield (*path, name)
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-
-
-ALL = [(), *commands()]
-
-
-def command_of(words: tuple[str, ...]) -> click.Command:
-    """The command that these words name."""
-    command: click.Command = main
-    for word in words:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), word)
-        assert found is not None
-        command = found
-    return command
+COMMANDS = every_command()
+ALL = list(COMMANDS)
 
 
 def loaded_by(words: list[list[str]], cwd: Path) -> tuple[list[str], list[int]]:
@@ -91,14 +69,14 @@ def test_every_command_has_a_help_text(words: tuple[str, ...]) -> None:
     assert result.output.startswith("Usage:")
     body = result.output.split("\n\n", 1)[1]
     assert body.strip()[0].isupper(), "a sentence says what it does"
-    command = command_of(words)
+    command = COMMANDS[words]
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, (words, parameter.name)
 
 
 def test_every_setting_has_a_command_that_takes_its_flag() -> None:
-    taken = {flag for words in ALL for parameter in command_of(words).params for flag in parameter.opts}
+    taken = {flag for words in ALL for parameter in COMMANDS[words].params for flag in parameter.opts}
     assert {setting.flag for part in PARTS for setting in settings_of(part)} <= taken
 
 
@@ -124,7 +102,7 @@ def sections(words: tuple[str, ...]) -> dict[str, list[str]]:
 
 def flags_of(words: tuple[str, ...]) -> list[str]:
     """The first name of each of a command's flags."""
-    command = command_of(words)
+    command = COMMANDS[words]
     return [max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)]
 
 

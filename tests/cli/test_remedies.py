@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import pytest
-from support.commands import invoke
+from support.commands import every_command, invoke
 
 from branchrank.cli.help import remedy_for
-from branchrank.cli.main import main
 
 UNREACHABLE = (
     "start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
     "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
 )
-
-
-def command_of(*words: str) -> click.Command:
-    """The command that these words name."""
-    command: click.Command = main
-    for word in words:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), word)
-        assert found is not None
-        command = found
-    return command
 
 
 @pytest.mark.parametrize(
@@ -46,7 +33,7 @@ def command_of(*words: str) -> click.Command:
     ],
 )
 def test_suggested_alternatives_exist_in_the_command(words: tuple[str, ...], fix: str) -> None:
-    assert remedy_for(UNREACHABLE, command_of(*words)) == fix
+    assert remedy_for(UNREACHABLE, every_command()[words]) == fix
 
 
 WORDS = (

@@ -11,7 +11,10 @@ import pytest
 from support.commands import invoke, json_lines, make_project, write_lines
 from support.worlds import PAGES, make_index, write_pages
 
+from branchrank.errors import ArtifactError
 from branchrank.index.generations import build_lock
+from branchrank.index.reader import open_index
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.settings import PARTS, settings_of
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
@@ -86,6 +89,9 @@ def test_indexing_again_embeds_only_changed_documents(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     page = project / "docs" / "guide" / "cleaning.md"
     page.write_text(page.read_text() + "\n## New\n\nOne new section.\n")
+    with pytest.raises(ArtifactError, match=r"cleaning\.md has changed") as caught:
+        open_index(WorkspaceFolder.open(project / "data", environment={}))
+    assert "branchrank index" in caught.value.remedy
     said = ran("index", "--data-dir", project / "data")
     embedded, reused = map(int, re.findall(r"(\d+) (?:texts? embedded|reused)", said))
     assert embedded == 1

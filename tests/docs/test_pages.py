@@ -12,13 +12,12 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
-import click
 import pytest
+from support.commands import every_command
 
 from branchrank import errors, records, spec
 from branchrank.bench.experiment import plan_from_experiment
 from branchrank.cli.compare import EXIT_CODES
-from branchrank.cli.main import main
 from branchrank.corpus.document import Document, slug
 from branchrank.corpus.loading import load_corpus
 from branchrank.index.workspace_folder import WorkspaceConfig
@@ -115,17 +114,9 @@ def test_files_of_the_project_that_a_page_names_exist() -> None:
 
 def known_flags() -> set[str]:
     flags = {setting.flag for part in PARTS for setting in settings_of(part)}
-
-    def collect(command: click.Command, context: click.Context) -> None:
+    for command in every_command().values():
         for param in command.params:
             flags.update((*param.opts, *param.secondary_opts))
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                below = command.get_command(context, name)
-                assert below is not None
-                collect(below, click.Context(below, parent=context, info_name=name))
-
-    collect(main, click.Context(main, info_name="branchrank"))
     for script in (ROOT / ".ci").glob("*.py"):
         flags.update(re.findall(r'"(--[a-z-]+)"', script.read_text(encoding="utf-8")))
     return flags | {"--help"}
@@ -145,8 +136,7 @@ def test_every_flag_that_a_page_names_exists() -> None:
 
 
 def test_every_branchrank_command_that_a_page_names_exists() -> None:
-    context = click.Context(main, info_name="branchrank")
-    verbs = set(main.list_commands(context))
+    verbs = {words[0] for words in every_command() if words}
     named = {
         (verb, source)
         for source, text in TEXTS.items()

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 from support.forked import can_fork, run_forked
 from support.worlds import PAGES, make_index
@@ -87,6 +88,20 @@ def make_project(folder: Path, pages: dict[str, str] = PAGES) -> Path:
     index.close()
     write_lines(folder / "data" / "benchmark" / "questions.jsonl")
     return folder
+
+
+def every_command(
+    command: click.Command = main, words: tuple[str, ...] = ()
+) -> dict[tuple[str, ...], click.Command]:
+    """All groups and commands by their words; ``branchrank`` itself has none."""
+    found = {words: command}
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found |= every_command(below, (*words, name))
+    return found
 
 
 def invoke(*words: object, typed: str | None = None) -> Result:

@@ -71,15 +71,6 @@ def test_a_server_answers_as_the_embedded_collection(world: World, engine: Engin
         assert len(server.collections) == 1
 
 
-@pytest.mark.parametrize("status", [401, 429, 503])
-def test_a_failing_server_is_an_error_and_not_an_empty_result(world: World, status: int) -> None:
-    with fake_qdrant() as server, opened(world, url=server.url) as remote:
-        assert remote.retrieve(qdrant(world), "tea", 3).hits
-        server.failing = status
-        with pytest.raises(ArtifactError, match=str(status)):
-            remote.retrieve(qdrant(world), "temperature", 3)
-
-
 def test_the_layout_of_a_cluster_is_in_the_requests(world: World) -> None:
     """What qdrant-client sends; no server of Qdrant's own is run by a test."""
     cluster = {"shards": 6, "replication_factor": 2, "write_consistency": 2, "on_disk": True}
