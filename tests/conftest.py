@@ -11,10 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from support.chromium import Chromium
+from support.redis_server import RedisServer
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -115,3 +117,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     started = Chromium(tmp_path_factory.mktemp("profile"))
     yield started
     started.close()
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    running = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[Any]:
+    """A client of the empty server."""
+    from redis import Redis
+
+    with Redis.from_url(redis_server.url) as connected:
+        connected.config_set("maxmemory", 0)
+        connected.flushall()
+        yield connected

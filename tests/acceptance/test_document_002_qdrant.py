@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from support.embedding_servers import EmbeddingServer, serving
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, needs_redis
 
 from branchrank.records import Retrieval
 from branchrank.stores.qdrant import Point, QdrantCollection, embedded_collection, own_layout
@@ -254,10 +253,7 @@ class TestPerformanceAndCaching:
             monkeypatch.setattr(QdrantCollection, name, waiting)
         assert command.hits("retrieve", "--predictor", "qdrant", "cached response")
 
-    @pytest.mark.skipif(
-        shutil.which("redis-server") is None and not os.environ.get("CI"),
-        reason="redis-server is not installed",
-    )
+    @needs_redis
     def test_embedding_cache(self, tmp_path: Path) -> None:
         """Redis is asked first; Ollama only for what it does not hold."""
         redis = RedisServer(tmp_path)

@@ -1,6 +1,5 @@
 import os
 import pickle
-import shutil
 import signal
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.counting import TEXTS, Counting
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, needs_redis
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, open_cache
@@ -18,28 +17,9 @@ from branchrank.errors import MissingDependencyError
 from branchrank.io import key_values
 from branchrank.io.progress import Notify
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
-)
+pytestmark = needs_redis
 EXPECTED = FakeEmbedder().embed_documents(TEXTS)
 KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    running = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def client(shared: RedisServer) -> Iterator[object]:
-    from redis import Redis
-
-    with Redis.from_url(shared.url) as connected:
-        connected.config_set("maxmemory", 0)
-        connected.flushall()
-        yield connected
 
 
 @pytest.fixture
@@ -48,8 +28,8 @@ def notices() -> list[str]:
 
 
 @pytest.fixture
-def cache(shared: RedisServer, client: object, notices: list[str]) -> Iterator[EmbeddingCache]:
-    opened = redis_cache(shared.url, notify=notices.append)
+def cache(redis_server: RedisServer, redis: object, notices: list[str]) -> Iterator[EmbeddingCache]:
+    opened = redis_cache(redis_server.url, notify=notices.append)
     yield opened
     opened.close()
 
@@ -65,11 +45,11 @@ def asked(cache: EmbeddingCache) -> int:
     return len(embedder.asked)
 
 
-def test_an_entry_expires(cache: EmbeddingCache, client) -> None:
+def test_an_entry_expires(cache: EmbeddingCache, redis) -> None:
     asked(cache)
-    assert all(0 < client.ttl(key) <= key_values.EXPIRY for key in KEYS)
-    client.pexpire(KEYS[0], 1)
-    while client.exists(KEYS[0]):
+    assert all(0 < redis.ttl(key) <= key_values.EXPIRY for key in KEYS)
+    redis.pexpire(KEYS[0], 1)
+    while redis.exists(KEYS[0]):
         time.sleep(0.001)
     assert asked(cache) == 1
 
@@ -93,25 +73,25 @@ class Canary:
     ids=["empty", "wrong checksum", "wrong dimension", "text", "pickle", "list", "hash"],
 )
 def test_a_value_of_something_else_is_a_miss_and_is_replaced(
-    cache: EmbeddingCache, client, notices: list[str], value: object
+    cache: EmbeddingCache, redis, notices: list[str], value: object
 ) -> None:
     asked(cache)
-    client.delete(KEYS[3])
+    redis.delete(KEYS[3])
     if isinstance(value, list):
-        client.rpush(KEYS[3], *value)
+        redis.rpush(KEYS[3], *value)
     elif isinstance(value, dict):
-        client.hset(KEYS[3], mapping=value)
+        redis.hset(KEYS[3], mapping=value)
     else:
-        client.set(KEYS[3], value)
+        redis.set(KEYS[3], value)
     assert asked(cache) == 1
     assert asked(cache) == 0
     assert notices == []
 
 
 def test_a_full_server_gives_one_notice_and_embedding_continues(
-    cache: EmbeddingCache, client, notices: list[str]
+    cache: EmbeddingCache, redis, notices: list[str]
 ) -> None:
-    client.config_set("maxmemory", 1)
+    redis.config_set("maxmemory", 1)
     assert [asked(cache), asked(cache)] == [10, 10]
     assert len(notices) == 1
     assert "maxmemory" in notices[0]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, needs_redis
 from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
 
@@ -18,40 +16,26 @@ from branchrank.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
-)
+pytestmark = needs_redis
 #: The endpoint of the calls.
 AT = "http://127.0.0.1:1/v1"
 PARAMETERS: dict[str, object] = {"max_tokens": 9, "schema": {}, "logprobs": 5}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    running = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def client(server: RedisServer) -> Iterator[object]:
-    from redis import Redis
-
-    with Redis.from_url(server.url) as connected:
-        connected.flushall()
-        yield connected
-
-
 @pytest.fixture(params=["sqlite", "redis"])
 def opened(
-    request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer, client: object
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer, redis: object
 ) -> Iterator[Callable[..., DecisionCache]]:
     """Opens the same cache anew at each call."""
     with ExitStack() as stack:
 
         def open_cache(**how: object) -> DecisionCache:
             path = tmp_path / "decisions.sqlite"
-            opened = Cassette(path, **how) if request.param == "sqlite" else RedisDecisions(server.url, **how)
+            opened = (
+                Cassette(path, **how)
+                if request.param == "sqlite"
+                else RedisDecisions(redis_server.url, **how)
+            )
             stack.callback(opened.close)
             return opened
 
@@ -92,13 +76,17 @@ def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache]
     assert [path for path in tmp_path.iterdir() if b"s01" in path.read_bytes()] == []
 
 
-def test_sessions_share_decisions_through_redis(tmp_path: Path, server: RedisServer, client: object) -> None:
+def test_sessions_share_decisions_through_redis(
+    tmp_path: Path, redis_server: RedisServer, redis: object
+) -> None:
     """No file is written, and the second session asks no server."""
     cache = tmp_path / "hybrid" / "cache" / "decisions.sqlite"
     served = []
     with ScriptedLLM(lambda chat, number: say(f"reply {number}")) as model:
         for _ in range(2):
-            with LLMSession(LLMSettings(), cache_path=cache, redis_url=server.url, environment={}) as session:
+            with LLMSession(
+                LLMSettings(), cache_path=cache, redis_url=redis_server.url, environment={}
+            ) as session:
                 answer = session.gateway(model.base_url, "scripted").ask(request(), lambda reply: reply.text)
                 assert answer.value == "reply 1"
                 served.append(answer.call.served_by)

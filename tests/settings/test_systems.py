@@ -237,15 +237,6 @@ def test_flags_select_lexical_or_llm_tree_search(
     assert (branch.tree.steps_by, branch.tree.final_by) == (steps, final)
 
 
-def test_settings_that_are_not_one_address() -> None:
-    weighted = built("qdrant", {"qdrant": {"fusion_weight": 0.25}})
-    assert [branch.weight for branch in weighted.branches] == [0.25, 0.75]
-    alone = built("qdrant", {"qdrant": {"enable_hybrid": False, "fusion_weight": 0.25}})
-    assert [(branch.kind, branch.weight) for branch in alone.branches] == [("qdrant-dense", 0.25)]
-    leaning = built("sqlite", {"retrieval": {"hybrid_alpha": 0.75}})
-    assert [(branch.kind, branch.weight) for branch in leaning.branches] == [("fts5", 0.25), ("dense", 0.75)]
-
-
 def test_the_baselines_are_in_no_group() -> None:
     settings = resolve(environment={})
     assert [system.name for system in builtin_systems(("bm25", "dense"), settings)] == ["bm25", "dense"]
@@ -257,9 +248,3 @@ def test_an_unknown_name_given_by_the_caller_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(flags={name: 3}, environment={})
     assert f"there is no setting '{name}'; did you mean `local.rrf_k`?" in caught.value.message
-
-
-@pytest.mark.parametrize("cap", [-1, 100_001])
-def test_a_candidate_cap_outside_its_range_is_refused(cap: int) -> None:
-    with pytest.raises(UsageError, match=f"hybrid.candidate_cap = {cap}"):
-        resolve(environment={}, flags={"hybrid.candidate_cap": cap})

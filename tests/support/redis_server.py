@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
+
+import pytest
 
 
 class RedisServer:
@@ -32,3 +36,8 @@ class RedisServer:
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()
+
+
+needs_redis = pytest.mark.skipif(
+    shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
+)

@@ -12,7 +12,7 @@ from branchrank.systems.branches import branch_kind
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
-from branchrank.systems.query import Filter, Query
+from branchrank.systems.query import Query
 
 NAMES = ("local", "pageindex", "hybrid")
 FAMILY = (*NAMES, "grep", "qdrant", "sqlite", "late-interaction")
@@ -149,18 +149,6 @@ def test_a_branch_of_weight_0_is_not_run(world, engine, predictor, setting, abse
         assert not absent & set(answer.stage_ms)
         assert not absent & {stage.stage for stage in answer.trace}
         assert all(not absent & hit.branches.keys() for hit in answer.hits)
-
-
-def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system) -> None:
-    pattern = Filter(key="file_path", pattern="guide/*.md")
-    everywhere = engine.retrieve(system, "tea temperature stains", 30)
-    assert not all(hit.source.startswith("guide/") for hit in everywhere.hits)
-    found = engine.retrieve(system, Query(text="tea temperature stains", filters=(pattern,)), 30)
-    assert found.hits
-    assert all(hit.source.startswith("guide/") for hit in found.hits)
-    for stage in found.trace:
-        if stage.unit == "chunk":
-            assert all(engine.index.chunks[key].source.startswith("guide/") for key in stage.keys)
 
 
 def test_a_branch_is_opened_once_for_all_queries(world, folder, monkeypatch) -> None:
