@@ -36,7 +36,7 @@ can't be checked again.
 and stage with those in the run. If possible, half of them are questions on which the leading system and its
 closest rival have different scores. Each draw is new, because an author who knew the draw could alter only
 other questions; `--seed` repeats a draw. The output states the chance that such a draw finds one of 5 altered
-questions, wherever they are. If the two systems differ on 13 of 161 questions, as in the sample's report, a
+questions, wherever they are. If the two systems differ on 13 of 161 questions, a
 draw of 20 finds one of 5 altered questions in {outside:.0%} of draws if all 5 are among the other 148, and in
 nearly all if they are among the 13. The index must have the digest that `run.json` records.
 
