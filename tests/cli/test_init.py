@@ -13,16 +13,9 @@ from pathlib import Path
 
 import pytest
 from support.commands import invoke, json_lines, program, table
-from support.worlds import PAGES
+from support.worlds import PAGES, write_pages
 
 FILES = ("data/branchrank.toml", "questions.jsonl", "experiment.toml")
-
-
-def write_pages(folder: Path) -> None:
-    for source, text in PAGES.items():
-        path = folder / source
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 @pytest.fixture(autouse=True)

@@ -38,19 +38,8 @@ def ids(nodes: tuple[Node, ...]) -> list[str]:
 
 
 def test_nodes_are_in_pre_order_whatever_the_order_given() -> None:
-    expected = [
-        "/",
-        "a.md",
-        "a.md#one",
-        "a.md#one/deep",
-        "a.md#two",
-        "b/",
-        "b/c.md",
-        "b/c.md#c1",
-        "b/c.md#c2",
-        "b/d.md",
-    ]
-
+    sources = "/ a.md a.md#one a.md#one/deep a.md#two b/ b/c.md b/c.md#c1 b/c.md#c2 b/d.md"
+    expected = sources.split()
     assert list(TREE.nodes) == expected
     assert list(Tree(reversed(sample_nodes())).nodes) == expected
     assert ids(TREE.sections) == [each for each in expected if each not in ("/", "b/")]
@@ -81,7 +70,6 @@ def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start:
     nodes, _ = build_nodes([read_document("a.md", text.encode())], "x")
     span = Span(source="a.md", line_start=start, line_end=start + length)
     shared = [(node.own_span.overlap(span), node.id) for node in nodes if node.own_span]
-
     expected = [
         identifier for lines, identifier in sorted(shared, key=lambda each: (-each[0], each[1])) if lines
     ]
@@ -91,25 +79,11 @@ def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start:
 def test_a_written_tree_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "pageindex" / "nodes.jsonl"
     write_jsonl(path, sample_nodes())
-
     assert list(load_nodes(path).nodes.values()) == list(TREE.nodes.values())
     assert list(load_nodes(str(path)).nodes) == list(TREE.nodes)
     keys = list(msgspec.json.decode(path.read_bytes().split(b"\n")[0]))
-    assert keys == [
-        "id",
-        "parent_id",
-        "children",
-        "depth",
-        "kind",
-        "title",
-        "summary",
-        "text",
-        "source",
-        "breadcrumb",
-        "line_start",
-        "line_end",
-        "own_line_end",
-    ]
+    names = "id parent_id children depth kind title summary text source breadcrumb"
+    assert keys == [*names.split(), "line_start", "line_end", "own_line_end"]
 
 
 DAMAGE: list[tuple[str, dict[str, Any], str]] = [
@@ -150,7 +124,6 @@ def test_damage_is_found_and_refused(
     ]
     path = tmp_path / "nodes.jsonl"
     write_jsonl(path, nodes)
-
     assert any(message in problem for problem in check_nodes(nodes))
     with pytest.raises(ArtifactError, match=r"nodes\.jsonl:\d+: .*") as caught:
         load_nodes(path)
@@ -165,7 +138,6 @@ def test_two_nodes_that_are_each_others_parents_are_refused(tmp_path: Path) -> N
 
     path = tmp_path / "nodes.jsonl"
     write_jsonl(path, [*sample_nodes(), loop("x/", "y/"), loop("y/", "x/")])
-
     with pytest.raises(ArtifactError, match="depth"):
         load_nodes(path)
 
@@ -186,7 +158,6 @@ def test_a_bad_line_is_reported(tmp_path: Path, line: bytes, message: str) -> No
     path = tmp_path / "nodes.jsonl"
     write_jsonl(path, sample_nodes())
     path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
-
     with pytest.raises(ArtifactError, match=message) as caught:
         load_nodes(path)
     assert "nodes.jsonl:12" in caught.value.message
