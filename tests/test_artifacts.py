@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from branchrank.errors import InputError, StorageError
-from branchrank.io.files import (
-    atomic_writer,
-    digest_bytes,
-    digest_file,
-    read_jsonl,
-    write_jsonl,
-    write_text,
-)
+from branchrank.io.files import atomic_writer, digest_bytes, digest_file, read_jsonl, write_jsonl, write_text
 from branchrank.records import Scored, Span
 
 

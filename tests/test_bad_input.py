@@ -12,14 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.commands import (
-    QUESTIONS,
-    benchmark,
-    invoke,
-    make_project,
-    table,
-    write_lines,
-)
+from support.commands import QUESTIONS, benchmark, invoke, make_project, table, write_lines
 from support.worlds import PAGES, write_pages
 
 from branchrank.index.generations import build_lock

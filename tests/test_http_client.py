@@ -50,11 +50,7 @@ def test_a_body_is_sent_and_the_answer_returned(serve) -> None:
 
 @pytest.mark.parametrize(
     ("start", "piece"),
-    [
-        (b"", b""),
-        (b"HTTP/1.1 200 OK\r\n", b"X-Padding: x\r\n"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
-    ],
+    [(b"", b""), (b"HTTP/1.1 200 OK\r\n", b"X-Padding: x\r\n"), (b"HTTP/1.1 200 OK\r\n\r\n", b"x")],
     ids=["silent", "header after header", "byte after byte"],
 )
 def test_the_deadline_covers_the_whole_answer(serve, start: bytes, piece: bytes) -> None:
@@ -147,11 +143,7 @@ def test_a_url_that_cannot_be_sent_is_an_error(url: str) -> None:
 
 
 def test_no_error_holds_a_credential(serve) -> None:
-    urls = [
-        serve(says(b"HTTP/1.1 401 No\r\n\r\n")).url,
-        serve(says(b"")).url,
-        "http://127.0.0.1:1/",
-    ]
+    urls = [serve(says(b"HTTP/1.1 401 No\r\n\r\n")).url, serve(says(b"")).url, "http://127.0.0.1:1/"]
     for url in urls:
         with pytest.raises(httpx.HTTPError) as caught:
             send(url, headers={"Authorization": f"Bearer {SECRET}"}, deadline_s=5, limit_bytes=10)

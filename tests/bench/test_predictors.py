@@ -358,16 +358,7 @@ def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None
         (200, json.dumps({"hits": [{"source": "a.md", "text": 5}]}).encode(), {}),
         (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
     ],
-    ids=[
-        "error",
-        "no JSON",
-        "no UTF-8",
-        "no hits",
-        "no lines",
-        "no span",
-        "text is no text",
-        "redirect",
-    ],
+    ids=["error", "no JSON", "no UTF-8", "no hits", "no lines", "no span", "text is no text", "redirect"],
 )
 def test_an_invalid_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
     endpoint.answer = lambda body: answer

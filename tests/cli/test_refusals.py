@@ -10,13 +10,7 @@ from support.worlds import write_pages
 
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
-from branchrank.settings import (
-    Bm25Settings,
-    HybridSettings,
-    LocalSettings,
-    PageindexSettings,
-    settings_of,
-)
+from branchrank.settings import Bm25Settings, HybridSettings, LocalSettings, PageindexSettings, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +134,7 @@ WRONG = {
         "a sample of 9 questions is not possible",
     ),
     "no endpoint": (("benchmark", "--predictor", "api"), 2, "--api-endpoint"),
-    "unknown model": (
-        ("retrieve", "--embedder", "./no/such/model", "tea"),
-        6,
-        "--embedder",
-    ),
+    "unknown model": (("retrieve", "--embedder", "./no/such/model", "tea"), 6, "--embedder"),
 }
 
 

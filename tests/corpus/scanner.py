@@ -130,10 +130,7 @@ _NOTHING_TO_READ = frozenset(
     )
 )
 _ARGUMENT_IS_NO_TEXT = _BODY_IS_CODE | frozenset(
-    re.findall(
-        r"[\w-]+",
-        "class code-tab container cssclass figure ifconfig image module only rst-class",
-    )
+    re.findall(r"[\w-]+", "class code-tab container cssclass figure ifconfig image module only rst-class")
 )
 _RST_INLINE = re.compile(
     r"``(?P<literal>.+?)``(?!`)"

@@ -54,9 +54,7 @@ def test_blocks_are_packed_up_to_the_target_less_the_breadcrumb() -> None:
 
 
 def test_a_heading_stays_with_what_follows_and_code_with_its_introduction() -> None:
-    result = chunks(
-        document(("prose", number(12)), ("prose", "so:"), ("code", number(11))),
-    )
+    result = chunks(document(("prose", number(12)), ("prose", "so:"), ("code", number(11))))
     assert [c.text.split()[0] for c in result] == ["w0", "so:"]
     heading = Heading(2, "Usage", 13, 14)
     page = document(("prose", "intro"), headings=())

@@ -185,10 +185,7 @@ MARKUP = st.text(st.sampled_from("ab1 \n\n\t`*_|:.=-~#>[](){}<>!+\\\"'&/^$@%,;\r
 
 @settings(max_examples=300, derandomize=True, deadline=None)
 @example(b"\n\r", "a.rst")
-@given(
-    st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)),
-    st.sampled_from(ODD_SOURCES),
-)
+@given(st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)), st.sampled_from(ODD_SOURCES))
 def test_any_bytes_have_a_partition(content: bytes, source: str) -> None:
     assert problems_of(source, content, target_tokens=10, scan=False) == []
 

@@ -50,11 +50,7 @@ ARTIFACTS = (
         ),
         protected=True,
     ),
-    Artifact(
-        "workspace",
-        "data",
-        (SEARCH, ("questions", "check", *DATA), ("index", *DATA, "--quiet")),
-    ),
+    Artifact("workspace", "data", (SEARCH, ("questions", "check", *DATA), ("index", *DATA, "--quiet"))),
     Artifact(
         "run",
         "reports/finished",

@@ -23,17 +23,7 @@ from branchrank.serve.mcp import mcp_server
 from branchrank.serve.searches import TOP, Searches
 from branchrank.serve.service import Service, Workers
 
-PREDICTORS = (
-    "local",
-    "pageindex",
-    "hybrid",
-    "grep",
-    "qdrant",
-    "sqlite",
-    "late-interaction",
-    "bm25",
-    "dense",
-)
+PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction", "bm25", "dense")
 #: Asked of every door; the terminal UI shows so many.
 K = TOP
 
@@ -145,11 +135,7 @@ def test_a_benchmark(workspace: Workspace, questions: list[str], library: Answer
     ]
     path = write_lines(tmp_path / "questions.jsonl", asked)
     run = workspace.benchmark(
-        PREDICTORS,
-        questions=path,
-        top_k=K,
-        latency_sample=0,
-        reports=tmp_path / "reports",
+        PREDICTORS, questions=path, top_k=K, latency_sample=0, reports=tmp_path / "reports"
     )
     rows = {(row["predictor"], row["question_id"]): row for row in json_lines(run.directory / "rows.jsonl")}
     assert len(rows) == len(PREDICTORS) * len(questions)

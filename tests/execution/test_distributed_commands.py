@@ -149,11 +149,7 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
     done = program(
         *("-m", "branchrank.cli.main", "resume", directory, "--trust", *JOBS, "--quiet"),
         cwd=project,
-        environment={
-            "PYTHONPATH": str(ROOT / "tests"),
-            "SLOW_NOTES": str(project / "notes"),
-            "SLOW_S": "0",
-        },
+        environment={"PYTHONPATH": str(ROOT / "tests"), "SLOW_NOTES": str(project / "notes"), "SLOW_S": "0"},
     )
     assert done.returncode == 0, done.stderr
     rows = (directory / "rows.jsonl").read_bytes()

@@ -77,11 +77,7 @@ def test_only_the_given_sources_count(tmp_path: Path) -> None:
         write_lines(tmp_path / name, 30, {15: "needle"})
     found = Grep(tmp_path, ["a.rst", ".hidden.rst"]).search("needle").passages
     assert [p.source for p in found] == [".hidden.rst", "a.rst"]
-    assert [p.source for p in grep(tmp_path).search("needle").passages] == [
-        "a.rst",
-        "b.rst",
-        "c.txt",
-    ]
+    assert [p.source for p in grep(tmp_path).search("needle").passages] == ["a.rst", "b.rst", "c.txt"]
 
 
 def test_no_ignore_file_or_configuration_changes_the_answer(

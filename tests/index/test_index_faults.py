@@ -70,9 +70,7 @@ def test_a_killed_first_build_leaves_no_index_or_the_new_one(
     assert result["leftovers"] == []
 
 
-def test_embeddings_of_a_killed_build_are_reused(
-    trials: dict[tuple[str, bool], dict[str, object]],
-) -> None:
+def test_embeddings_of_a_killed_build_are_reused(trials: dict[tuple[str, bool], dict[str, object]]) -> None:
     before, after = trials["nodes.jsonl", False], trials["vectors.arrays", False]
     assert (before["embedded"], after["embedded"]) == (1, 0)
 

@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
-from branchrank.index.workspace_folder import (
-    WorkspaceFolder,
-    configure,
-    index_name,
-    update_config,
-)
+from branchrank.index.workspace_folder import WorkspaceFolder, configure, index_name, update_config
 from branchrank.settings import IndexSettings
 
 

@@ -213,9 +213,7 @@ def test_a_command_that_cannot_be_parsed_is_stored_without_its_password(command:
     assert "22" not in shown
 
 
-def test_a_key_that_the_server_echoes_is_never_shown(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_key_that_the_server_echoes_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     key = "sk-planted-in-the-url-1234"
 

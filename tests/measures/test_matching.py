@@ -20,8 +20,7 @@ def right(judged):
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "gain"),
-    [(1, 9, 1), (1, 10, 2), (12, 13, 2), (20, 30, 2), (21, 30, 1), (1, 99, 2)],
+    ("start", "end", "gain"), [(1, 9, 1), (1, 10, 2), (12, 13, 2), (20, 30, 2), (21, 30, 1), (1, 99, 2)]
 )
 def test_a_strict_hit_needs_one_common_line(start, end, gain):
     assert gains([hit("a.md", start, end)], question(gold("a.md", 10, 20))) == [gain]

@@ -11,12 +11,7 @@ from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.errors import UsageError
 from branchrank.measures.matching import judge, question_qrels, question_run, run_ranking
-from branchrank.measures.measures import (
-    Ranking,
-    mean,
-    parse_measure,
-    score,
-)
+from branchrank.measures.measures import Ranking, mean, parse_measure, score
 
 NAMES = [
     "Success@1", "Success(rel=2)@1", "Success@5", "Success(rel=2)@5", "RR", "RR(rel=2)", "RR@5",

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.measures.significance import (
-    holm,
-    mcnemar,
-    non_zero,
-    paired_t,
-    sign_flip,
-)
+from branchrank.measures.significance import holm, mcnemar, non_zero, paired_t, sign_flip
 
 # Darwin's maize: cross- minus self-fertilized heights, eighths of an inch. Fisher (The Design of
 # Experiments, 1935, section 21) counts 863 of 32,768 sign patterns that reach the total of 314.

@@ -171,10 +171,7 @@ def test_the_interval_contains_0_unless_the_test_rejects():
     assert alone.low > 0
     assert (few.verdict, few.ci_low, few.ci_high) == ("too few questions to tell", 0.0, alone.high)
     pages = [str(n % 150) for n in range(1950)]
-    won, alone = (
-        outcome(1950, 6, 0, clusters=pages),
-        difference_interval([1.0] * 6 + [0.0] * 1944, pages),
-    )
+    won, alone = (outcome(1950, 6, 0, clusters=pages), difference_interval([1.0] * 6 + [0.0] * 1944, pages))
     assert alone.low < 0
     assert (won.verdict, won.ci_low, won.ci_high) == ("better", 0.0, alone.high)
     lost = outcome(1950, 0, 6, clusters=[*pages[:-6], *pages[:6]])

@@ -82,11 +82,7 @@ def test_filters(body: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "overlap"),
-    [
-        ("time for steeping", "subset"),
-        ("long steeping", "partial"),
-        ("brew strength", "paraphrase"),
-    ],
+    [("time for steeping", "subset"), ("long steeping", "partial"), ("brew strength", "paraphrase")],
 )
 def test_overlap_with_the_heading(text: str, overlap: str) -> None:
     result = mined(f"See :ref:`{text} <tea-steeping>`.")

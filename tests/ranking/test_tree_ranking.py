@@ -14,10 +14,7 @@ def test_evidence_follows_its_formula() -> None:
     shortlist = [Scored("c1", 0.9), Scored("c2", 0.8), Scored("c3", 0.5)]
     nodes = {"c1": ["a.md#x"], "c2": ["a.md#y"], "c3": ["a.md#x"]}
     assert dict(evidence(shortlist, nodes.__getitem__)) == pytest.approx(
-        {
-            "a.md#x": 0.6 * 0.9 + 0.3 * 11 / 11 + 0.1 * 0.5,
-            "a.md#y": 0.6 * 0.8 + 0.3 * 11 / 12,
-        }
+        {"a.md#x": 0.6 * 0.9 + 0.3 * 11 / 11 + 0.1 * 0.5, "a.md#y": 0.6 * 0.8 + 0.3 * 11 / 12}
     )
 
 

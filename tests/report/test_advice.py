@@ -30,9 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunData, RunData]:
     return first, run_of(folder, Planned("local", 0.4), asked, experiment="second", prices=PRICES)
 
 
-def test_the_advice_without_limits_is_the_recommendation_of_the_report(
-    runs: tuple[RunData, RunData],
-) -> None:
+def test_the_advice_without_limits_is_the_recommendation_of_the_report(runs: tuple[RunData, RunData]) -> None:
     first, _ = runs
     said = invoke("advise", str(first.directory)).output
     [advice] = library.advise([first.directory])

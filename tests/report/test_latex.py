@@ -30,13 +30,7 @@ def a_table(*names: str, all_pairs: bool = False) -> ResultsTable:
     scores = {name: {"nDCG@10": ndcg, "AP": ap} for name, (ndcg, ap) in zip(names, values, strict=True)}
     pairs = list(combinations(names, 2)) if all_pairs else [(names[0], name) for name in names[1:]]
     queries = {key: key for key in IDS}
-    return results_table(
-        "made, 20 queries",
-        scores,
-        queries,
-        pairs,
-        CompareOptions(),
-    )
+    return results_table("made, 20 queries", scores, queries, pairs, CompareOptions())
 
 
 def environments(text: str) -> dict[str, LatexEnvironmentNode]:

@@ -105,10 +105,7 @@ def test_a_results_frame_is_ordered_only_by_its_scores() -> None:
         ),
         ({"qid": ["q"], "docno": ["d"], "score": [float("nan")]}, "ours, row 0: nan is not a finite number"),
         ({"qid": ["q"], "docno": ["d"], "score": ["high"]}, "ours, row 0: 'high' is not a finite number"),
-        (
-            {"qid": ["q"] * 2, "docno": ["d"] * 2, "score": [1, 2]},
-            "row 1: the document 'd' occurs twice",
-        ),
+        ({"qid": ["q"] * 2, "docno": ["d"] * 2, "score": [1, 2]}, "row 1: the document 'd' occurs twice"),
     ],
 )
 def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]], message: str) -> None:

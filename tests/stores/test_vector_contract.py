@@ -17,12 +17,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.stores.arrays import write_arrays
 from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import (
-    ExactVectors,
-    load_vectors,
-    recall_against_exact,
-    save_vectors,
-)
+from branchrank.stores.vectors import ExactVectors, load_vectors, recall_against_exact, save_vectors
 
 Make = Callable[[Sequence[str], Vectors], ExactVectors]
 _NUMBERS = count()

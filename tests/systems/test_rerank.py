@@ -179,10 +179,7 @@ def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
-@given(
-    lengths=st.lists(st.integers(0, 3000), min_size=2, max_size=50),
-    budget=st.integers(512, 20_000),
-)
+@given(lengths=st.lists(st.integers(0, 3000), min_size=2, max_size=50), budget=st.integers(512, 20_000))
 def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
     lengths: list[int], budget: int
 ) -> None:

@@ -17,17 +17,7 @@ from branchrank.index.build import build_index
 from branchrank.systems.branches import BUILTIN_KINDS, branch_kind
 
 THREADS = 8
-PREDICTORS = (
-    "local",
-    "pageindex",
-    "hybrid",
-    "grep",
-    "qdrant",
-    "sqlite",
-    "late-interaction",
-    "bm25",
-    "dense",
-)
+PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction", "bm25", "dense")
 
 
 @pytest.fixture(scope="module")

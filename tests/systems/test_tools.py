@@ -94,11 +94,7 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
     marks = {5: "fig oak", 15: "fig", 25: "fig fig"}
     long = passage(1, 30, tuple(marks), "\n".join(marks.get(n, "-") for n in range(1, 31)))
     short = passage(60, 70, (65,), "\n".join("oak" if n == 65 else "-" for n in range(60, 71)))
-    result = GrepResult(
-        passages=(long, short),
-        terms=extract_terms("fig oak"),
-        weights=(1.0, 2.0),
-    )
+    result = GrepResult(passages=(long, short), terms=extract_terms("fig oak"), weights=(1.0, 2.0))
     keys = [entry.key for entry in passage_chunks(result, chunks.__getitem__).ranking]
     assert keys == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
 

@@ -53,11 +53,7 @@ def test_a_query_that_nothing_matches_visits_nothing() -> None:
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
-@given(
-    fans=st.lists(st.integers(1, 9), min_size=1, max_size=4),
-    beam=st.integers(1, 5),
-    data=st.data(),
-)
+@given(fans=st.lists(st.integers(1, 9), min_size=1, max_size=4), beam=st.integers(1, 5), data=st.data())
 def test_the_best_scored_section_is_always_first(fans: list[int], beam: int, data: st.DataObject) -> None:
     tree = grow(fans)
     sections = [node.id for node in tree.sections]

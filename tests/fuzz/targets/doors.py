@@ -145,12 +145,7 @@ def mcp_body(content: bytes) -> None:
 
 def _call(tool: str, **arguments: Any) -> bytes:
     return msgspec.json.encode(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": tool, "arguments": arguments},
-        }
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     )
 
 

@@ -41,11 +41,7 @@ COMPLETION = msgspec.json.encode(
                 },
             }
         ],
-        "usage": {
-            "prompt_tokens": 10,
-            "completion_tokens": 2,
-            "prompt_tokens_details": {"cached_tokens": 4},
-        },
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
     }
 )
 

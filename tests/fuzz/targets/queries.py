@@ -196,12 +196,7 @@ def printable(content: bytes) -> None:
     require(csv_cell(plain)[:1] not in ("=", "+", "-", "@", "\t"), "a formula")
 
 
-PATHS = (
-    b"cache.rst",
-    b"http/client.rst",
-    b"http/../cache.rst",
-    b"./cache.rst",
-)
+PATHS = (b"cache.rst", b"http/client.rst", b"http/../cache.rst", b"./cache.rst")
 
 TARGETS = (
     Target("fts5-query", fts5, seeds(*QUERIES)),

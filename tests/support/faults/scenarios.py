@@ -156,16 +156,7 @@ def _index(*words: str) -> tuple[str, ...]:
 
 
 _EXACT = _index("--vector-store", "exact")
-_RUN = (
-    "benchmark",
-    "--data-dir",
-    "data",
-    "--questions",
-    "asked.jsonl",
-    "--reports",
-    "reports",
-    "--quiet",
-)
+_RUN = ("benchmark", "--data-dir", "data", "--questions", "asked.jsonl", "--reports", "reports", "--quiet")
 _SMALL = ("--latency-sample", "1", "--trace-depth", "2")
 _LLM = (
     "--hybrid-base-url",

@@ -57,10 +57,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "demo": (("tried", "--quiet"), 0),
     "init": (("docs", "--data-dir", "started"), 0),
     "index": (("more", "--data-dir", "second", "--embedder", "fake:16", "--vector-store", "chroma"), 0),
-    "index (MiniLM)": (
-        ("docs", "--embedder", "all-MiniLM-L6-v2", "--data-dir", "second"),
-        0,
-    ),
+    "index (MiniLM)": (("docs", "--embedder", "all-MiniLM-L6-v2", "--data-dir", "second"), 0),
     "index (a local model)": (("docs", "--data-dir", "second", "--embedder", "{model}"), 0),
     "adopt": (("theirs", "--data-dir", "adopted", "--corpus", "more", "--embedder", "fake:16"), 2),
     # A corpus is fetched: from the index of pip, which nothing reaches here.
@@ -131,11 +128,7 @@ def prepare(base: Path, server: str, chosen: Collection[str]) -> None:
     (base / "experiment.toml").write_text(_EXPERIMENT, encoding="utf-8")
     if any(name.startswith("beir") for name in chosen):
         beir_folder(base / "beir", documents=20, queries=8)
-    for words in (
-        _INDEX,
-        _BENCHMARK,
-        *(words for name, words in _BEFORE.items() if name in chosen),
-    ):
+    for words in (_INDEX, _BENCHMARK, *(words for name, words in _BEFORE.items() if name in chosen)):
         status, printed = program([word.replace("{server}", server) for word in words], base)
         assert status == 0, (words, printed)
 
