@@ -39,7 +39,7 @@ QUESTIONS = (
         "| no LLM, and an embedding model that",
     ),
 )
-LINES_SHOWN = 24
+LINES_SHOWN = 26
 HEAD = """\
 # From installation to a verdict, with times
 
