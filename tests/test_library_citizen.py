@@ -9,16 +9,12 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import ROOT
 from support.small_index import DOCUMENTS
-from support.worlds import QUERIES, make_index
 
 from branchrank.io.environment import temporary_environment
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
 
 SUPPORT = ROOT / "tests" / "support"
 STORES = [("exact", "fake:64"), ("chroma", "all-MiniLM-L6-v2")]
@@ -103,35 +99,6 @@ def test_sums_have_the_same_bits_for_any_number_of_blas_threads(tmp_path: Path) 
     digests = {run(script, OPENBLAS_NUM_THREADS=threads).stdout for threads in ("1", "2", "7", "")}
     assert len(digests) == 1
     assert len(digests.pop()) == 65
-
-
-def test_eight_threads_get_the_hits_of_one(tmp_path: Path) -> None:
-    index, resolved = make_index(tmp_path, hybrid__no_llm=True, pageindex__no_llm=True)
-    systems = builtin_systems(
-        ("local", "pageindex", "hybrid", "grep", "sqlite", "late-interaction"), resolved
-    )
-    asked = [(system, query) for query in QUERIES for system in systems] * 4
-    with index:
-        alone = make_engine(index, tmp_path, resolved)
-        expected = [alone.retrieve(system, query, 10).hits for system, query in asked]
-        shared = make_engine(index, tmp_path, resolved)
-        start = threading.Barrier(8)
-
-        def share(number: int) -> list[Any]:
-            start.wait()
-            return [shared.retrieve(system, query, 10).hits for system, query in asked[number::8]]
-
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(share, range(8)))
-        shared.close()
-        alone.close()
-    assert any(expected)
-    for number, answer in enumerate(answers):
-        assert answer == expected[number::8]
-
-
-def make_engine(index: Any, folder: Path, resolved: Any) -> Engine:
-    return Engine(index, folder / "docs", resolved)
 
 
 def test_a_class_in_the_working_directory_is_importable_by_the_command_alone(

@@ -117,10 +117,28 @@ def test_an_empty_line_ends_the_prompt(project: Path) -> None:
     assert asked(project, ("retrieve",), typed="").stdout == ""
 
 
-@pytest.mark.parametrize("query", ["?!", "\x1b[31m", "a" * 20_000, "日本語", "\x00", "--", "🍵 tea"])
-def test_odd_queries_get_answers(project: Path, query: str) -> None:
-    result = asked(project, ("hybrid", "--no-llm"), "--json", "--", query)
-    assert json.loads(result.stdout)["query"] == query
+ODD = ["?!", "\x1b[31m", "a" * 10_240, "日本語", "\x00", "--", "🍵 tea", '" OR 1', "NEAR(", "*", "col:x"]
+
+
+@pytest.mark.parametrize("verb", [("hybrid", "--no-llm"), ("search",)], ids=" ".join)
+@pytest.mark.parametrize("query", [*ODD, "a" * 20_000])
+def test_odd_queries_get_answers(project: Path, verb: tuple[str, ...], query: str) -> None:
+    assert json.loads(asked(project, verb, "--json", "--", query).stdout)["query"] == query
+
+
+def test_a_search_without_a_result_says_so(project: Path) -> None:
+    assert asked(project, ("search",), "zzzzqqq").stdout == "nothing found\n"
+
+
+def test_calibrate_suggests_a_threshold_that_keeps_the_branch(project: Path, tmp_path: Path) -> None:
+    told = asked(project, ("calibrate",), "--grep-vector-score-threshold", "0.01").stdout
+    assert "6 questions get no chunk" in told
+    suggested = told.rpartition("vector_score_threshold = ")[2].strip()
+    again = asked(project, ("calibrate",), "--grep-vector-score-threshold", suggested, "--json")
+    assert json.loads(again.stdout)["losing"] == 0
+    (tmp_path / "none.jsonl").write_text('{"id": "q", "question": "Why?", "answerable": false}\n')
+    none = invoke("calibrate", "--data-dir", project / "data", "--questions", tmp_path / "none.jsonl")
+    assert (none.exit_code, "no answerable question" in none.stderr) == (3, True)
 
 
 def test_a_missing_index_is_built_and_reported_in_one_line(tmp_path: Path) -> None:

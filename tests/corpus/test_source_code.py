@@ -145,22 +145,8 @@ def test_a_definition_that_does_not_start_its_line_joins_the_section_that_owns_t
 
 
 #: tree-sitter's recovery from errors takes minutes for some of these in some languages.
-REPEATED = [
-    "(",
-    "{",
-    "[",
-    "<",
-    "a<",
-    "a = ",
-    "a => ",
-    "@",
-    "if x:\n ",
-    "else if (a) ",
-    "/*",
-    "\0",
-    '"',
-    "`${",
-]
+REPEATED = ["(", "{", "[", "<", "a<", "a = ", "a => ", "@", "/*", "\0", '"', "`${"]
+REPEATED += ["if x:\n ", "else if (a) "]
 
 
 @pytest.mark.parametrize("suffix", sorted({grammar: suffix for suffix, grammar in GRAMMARS.items()}.values()))

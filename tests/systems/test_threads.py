@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.worlds import make_workspace
+from support.worlds import QUERIES, make_workspace
 
 from branchrank import Workspace
 from branchrank import workspace as workspace_module
@@ -50,7 +50,17 @@ def together(work: Callable[[int], object], count: int = THREADS) -> list[object
     return results
 
 
-def test_everything_is_opened_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hits(workspace: Workspace, first: int) -> list[object]:
+    """What all predictors find, in an order of the queries that depends on the thread."""
+    queries = (QUERIES[(first + number) % len(QUERIES)] for number in range(len(QUERIES)))
+    return [workspace.search(query, name, 3) for query in queries for name in PREDICTORS]
+
+
+def test_everything_is_opened_once_and_the_hits_are_those_of_one_thread(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace.open(data_dir) as alone:
+        expected = [hits(alone, number) for number in range(THREADS)]
     opened: Counter[str] = Counter()
     for name in BUILTIN_KINDS:
         kind = branch_kind(name)
@@ -70,10 +80,8 @@ def test_everything_is_opened_once(data_dir: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(workspace_module, "open_index", slow)
     with Workspace.open(data_dir) as workspace:
-        tools = together(
-            lambda number: [workspace.search("tea", name, 3) for name in PREDICTORS] and workspace.tools
-        )
-        assert all(each is tools[0] for each in tools)
+        found = together(lambda number: (hits(workspace, number), workspace.tools))
+        assert found == [(each, workspace.tools) for each in expected]
     assert opened == Counter(["index", *BUILTIN_KINDS])
 
 

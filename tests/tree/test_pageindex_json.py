@@ -69,7 +69,6 @@ def imported(payload: bytes, content: bytes = MARKDOWN) -> ImportedDocument:
 
 def test_export_writes_the_format_of_pageindex() -> None:
     exported = export_document(read_document("docs/one.md", MARKDOWN), MARKDOWN)
-
     assert encode_document(exported).decode() == WRITTEN
 
 
@@ -80,7 +79,6 @@ def test_summaries_are_prefix_summaries_above_other_nodes() -> None:
         encode_document(export_document(document, MARKDOWN, summaries=summaries, with_text=False))
     )
     parent = exported["structure"][0]
-
     assert list(parent) == ["title", "node_id", "line_num", "prefix_summary", "nodes"]
     assert list(parent["nodes"][0]) == ["title", "node_id", "line_num", "summary"]
     assert parent["prefix_summary"] == "x é Covers: B; C"
@@ -89,7 +87,6 @@ def test_summaries_are_prefix_summaries_above_other_nodes() -> None:
 def test_import_computes_spans_again_and_keeps_all_text() -> None:
     document = imported(WRITTEN.encode()).document
     read = read_document("one.md", MARKDOWN)
-
     assert [(each.id, each.line_start, each.own_line_end, each.line_end) for each in document.sections] == [
         ("one.md", 1, 2, 11),
         ("one.md#a-x", 3, 6, 10),
@@ -102,7 +99,6 @@ def test_import_computes_spans_again_and_keeps_all_text() -> None:
 
 def test_import_reports_the_preamble_that_the_format_dropped() -> None:
     notes = imported(WRITTEN.encode()).notes
-
     assert notes == [
         "one.md: lines 1-2, before the first heading, are missing from the tree; restored from the file"
     ]
@@ -111,7 +107,6 @@ def test_import_reports_the_preamble_that_the_format_dropped() -> None:
 def test_import_reports_headings_that_the_tree_lacks() -> None:
     content = b"# A\n\ntext\n\nSetext\n------\n\nmore\n"
     result = imported(tree({"title": "A", "line_num": 1}, line_count=9), content)
-
     assert [section.id for section in result.document.sections] == ["one.md"]
     assert [block.text for block in result.document.sections[0].blocks] == ["A", "text", "Setext", "more"]
     assert result.notes == [
@@ -129,7 +124,6 @@ def test_import_reports_headings_that_the_file_lacks() -> None:
         ),
         content,
     )
-
     assert [(s.title, s.line_start, s.own_line_end) for s in result.document.sections] == [
         ("one", 1, 0),
         ("A", 1, 4),
@@ -162,7 +156,6 @@ def test_import_takes_summaries_and_unknown_keys() -> None:
     )
     nodes, _ = import_nodes([result], "x")
     summaries = {node.id: node.summary for node in nodes}
-
     assert summaries["one.md#a-x"] == "About A"
     assert summaries["one.md#a-x/b"] == "About B"
     assert summaries["one.md#d"] == ""
@@ -170,7 +163,6 @@ def test_import_takes_summaries_and_unknown_keys() -> None:
 
 def test_a_tree_of_another_version_of_the_file_is_noted() -> None:
     result = imported(tree({"title": "A", "line_num": 3}, {"title": "D", "line_num": 11}, line_count=20))
-
     assert result.notes[0] == "one.md: the tree was made from 20 lines, but the file now has 11 lines"
 
 

@@ -14,17 +14,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import click
 from support.beir_folders import beir_folder
-from support.commands import ROOT
+from support.commands import ROOT, every_command
 from support.faults.scenarios import make_folder
 from support.faults.trials import load_modules, program, scripted_server
 from support.tokenizer import save_tokenizer
-
-from branchrank.cli.main import main as command_tree
 
 _INDEX = ("index", "docs", "--embedder", "fake:16", "--vector-store", "chroma", "--quiet")
 _ASKED = ("--questions", "asked.jsonl", "--latency-sample", "1", "--quiet")
@@ -110,16 +108,9 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-def commands(command: click.Command = command_tree, name: tuple[str, ...] = ()) -> Iterator[str]:
-    """The names of all commands of the tree that are not groups."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for each in command.list_commands(context):
-            below = command.get_command(context, each)
-            assert below is not None
-            yield from commands(below, (*name, each))
-    else:
-        yield " ".join(name)
+def commands() -> list[str]:
+    """The names of all commands that are not groups."""
+    return [" ".join(words) for words, each in every_command().items() if not isinstance(each, click.Group)]
 
 
 def prepare(base: Path, server: str, chosen: Collection[str]) -> None:
