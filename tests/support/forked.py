@@ -173,7 +173,7 @@ def _run(
         importlib.invalidate_caches()
         status = _exit_code(words)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # the command's own, as at the end of a process
     finally:
         with contextlib.suppress(BaseException):
             threading._shutdown()  # type: ignore[attr-defined]
