@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from branchrank.corpus.chunking import chunk_document, token_counter
-from branchrank.corpus.document import (
-    Block,
-    BlockKind,
-    Document,
-    Heading,
-    Section,
-    breadcrumbs,
-    finish_sections,
-    slug,
-)
+from branchrank.corpus.document import Block, BlockKind, Document, Heading, breadcrumbs, finish_sections, slug
 from branchrank.records import Chunk
 
 
@@ -215,18 +206,17 @@ def test_token_counts_match_the_tokenizer(tokenizer: Tokenizer, text: str) -> No
     assert token_counter()(text) == len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def _sections(
-    *levels_and_titles: tuple[int, str], line_count: int = 100, title: str = ""
-) -> tuple[Section, ...]:
+def page(*levels_and_titles: tuple[int, str]) -> Document:
     headings = [
         Heading(level, name, line_start=10 * number, line_end=10 * number + 1)
         for number, (level, name) in enumerate(levels_and_titles, start=1)
     ]
-    return finish_sections("a/page.rst", headings=headings, blocks=[], line_count=line_count, title=title)
+    sections = finish_sections("a/page.rst", headings=headings, blocks=[], line_count=100, title="")
+    return Document(source="a", title="", digest="", line_count=100, sections=sections)
 
 
 def test_skipped_levels_are_nested_and_repeated_siblings_are_numbered() -> None:
-    sections = _sections((1, "A"), (3, "Same"), (3, "Same"), (2, "Same"), (1, "Z"))
+    sections = page((1, "A"), (3, "Same"), (3, "Same"), (2, "Same"), (1, "Z")).sections
     assert [s.id.partition("#")[2] for s in sections] == ["", "a", "a/same", "a/same~2", "a/same~3", "z"]
     assert [s.level for s in sections] == [0, 1, 2, 2, 2, 1]
 
@@ -238,6 +228,5 @@ def test_slugs_keep_letters_of_any_script_and_are_never_empty() -> None:
 
 
 def test_breadcrumbs_go_from_the_title_of_the_page_down() -> None:
-    sections = _sections((1, "Cache"), (2, "Pools"), (3, "Tags"))
-    document = Document(source="a", title="Cache", digest="", line_count=100, sections=sections)
+    document = page((1, "Cache"), (2, "Pools"), (3, "Tags"))
     assert breadcrumbs(document) == ("Cache", "Cache > Pools", "Cache > Pools > Tags")
