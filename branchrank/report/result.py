@@ -118,7 +118,7 @@ def scoring_words(run: RunData) -> list[str]:
 def _bold_words(judgment: Judgment) -> str:
     corrected = "after adjustment for multiple comparisons."
     if judgment.winner is None:
-        return f"No predictor is shown in bold: no lead on the primary measure is significant {corrected}"
+        return "No predictor is shown in bold: no lead on the primary measure is clear."
     lead = "The predictor in bold is significantly better than"
     if judgment.all_pairs or judgment.winner in judgment.baselines:
         return f"{lead} every other predictor, {corrected}"

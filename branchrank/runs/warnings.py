@@ -109,7 +109,7 @@ def examples(questions: Sequence[Question]) -> Iterator[str]:
     if count := sum(EXAMPLE in question.extra for question in questions):
         yield (
             f"{counted(count, len(questions), 'question', 'is an example', 'are examples')} of branchrank "
-            "init; replace them by questions of your readers before you believe a rate"
+            "init; replace them with questions of your readers before you believe a rate"
         )
 
 

