@@ -177,7 +177,7 @@ def compare_speed(commit: str, pairs: int) -> bool:
         "questions mine": ("questions", "mine", "--data-dir", "data", "--output", "mined.jsonl"),
         "benchmark": (
             *("benchmark", "--data-dir", "data", "--questions", str(SAMPLE / "questions.jsonl"), "--fresh"),
-            *("--hybrid-no-llm", "--pageindex-no-llm", "--reports", "new", "--quiet"),
+            *("--hybrid-no-llm", "--pageindex-no-llm", "--sample-size", "150", "--reports", "new", "--quiet"),
         ),
     }
     fine = True
