@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from branchrank.cli.options import (
     settings_options,
     typed_command,
 )
-from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
+from branchrank.cli.terminal import Command, browse, import_from_here, safe, say, shown_path
 from branchrank.errors import FailedRunError
 
 
@@ -69,8 +68,8 @@ def report_run(run: branchrank.Run, show: Callable[[], object], *, open_report: 
     path = run.directory / "report.html"
     report = shown_path(path)
     click.echo(f"report: {report}")
-    if open_report and not webbrowser.open(path.as_uri()):
-        say(f"no browser could be opened; the report is {report}")
+    if open_report:
+        browse(path)
     if run.failed:
         raise FailedRunError(
             "\n".join(("ignore the results of these predictors:", *run.failed)),

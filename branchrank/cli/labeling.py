@@ -272,7 +272,9 @@ def show_lines(lines: Sequence[str], start: int, most: int = MOST_LINES) -> None
     for number, line in enumerate(lines[:most], start=start):
         click.echo(f"{number:>6}  {safe(line.rstrip())}")
     if len(lines) > most:
-        click.echo(f"        ... {len(lines) - most} more lines")
+        from branchrank.runs.words import plural
+
+        click.echo(f"        ... {plural(len(lines) - most, 'more line')}")
 
 
 def _print_counts(labeling: Labeling) -> None:

@@ -12,6 +12,7 @@ from branchrank.cli.options import (
     FILE,
     FOLDER,
     LATEX,
+    OPEN,
     RUN,
     VERBOSE,
     WHERE,
@@ -19,7 +20,7 @@ from branchrank.cli.options import (
     switch,
     write_latex,
 )
-from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
+from branchrank.cli.terminal import Command, browse, import_from_here, safe, say, shown_path
 from branchrank.runs.directory import REPORT_HTML, RUN_FOLDERS
 
 
@@ -137,7 +138,8 @@ def verify(ctx: click.Context, /, run: Path, **asked: Any) -> None:
 @switch("--no-text", "Omit the text of the documents from report.html.")
 @flag("--corpus", "The folder of the corpus, if it has moved since the run.", kind=FOLDER)
 @LATEX
-def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
+@OPEN
+def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None, open_report: bool) -> None:
     """Regenerate report.md and report.html of RUN.
 
     The table that --latex writes shows the run's additional measures (--measure). If the run has no
@@ -151,3 +153,5 @@ def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) ->
         click.echo(shown_path(path))
     if latex is not None:
         write_latex(latex, run_table(loaded))
+    if open_report:
+        browse(loaded.directory / REPORT_HTML)

@@ -60,13 +60,18 @@ def _answer_queries(
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - turns on line editing at the prompt
         click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
+    asked = sys.stdin.isatty()
     for line in typed_lines("> "):
         if not (text := encodable(line.strip())):
-            return
+            break
+        asked = True
         try:
             _answer(text, predictor, workspace.retrieve(text, predictor, **limits), as_json)
         except BranchRankError as error:
             show_error(error, click.get_current_context().command)
+    if not asked:
+        command = click.get_current_context().command_path
+        raise UsageError("there is no query", remedy=f'{command} "how do I ..."')
 
 
 def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> None:
@@ -111,7 +116,9 @@ def show_passage(text: str, indent: int = 4) -> None:
         text = safe(line.strip())
         click.echo(f"{margin}{text if len(text) <= width else f'{text[: width - 1]}…'}")
     if len(lines) > SHOWN_LINES:
-        click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
+        from branchrank.runs.words import plural
+
+        click.secho(f"{margin}... {plural(len(lines) - SHOWN_LINES, 'more line')}", dim=True)
 
 
 def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:

@@ -49,6 +49,8 @@ def demo(folder: Path, open_report: bool, verbose: bool, fresh: bool, quiet: boo
         run.print(verbose=verbose)
         place = shlex.quote(str(folder))
         click.echo(safe(f'  branchrank retrieve --data-dir {place} "how do I compare two runs"'))
+        view = "" if folder == DEMO_FOLDER else f" {place}/reports --data-dir {place}"
+        click.echo(safe(f"  branchrank view{view}"))
         click.echo("  branchrank init PATH/TO/YOUR/DOCS")
 
     report_run(run, show, open_report=open_report)
@@ -88,6 +90,7 @@ def init(folder: str | None, data_dir: Path) -> None:
         f'branchrank retrieve{place} "something that you always have to look up"',
         f"branchrank questions add questions.jsonl{place}",
         "branchrank run experiment.toml",
+        f"branchrank view{place}",
     ):
         click.echo(safe(f"  {line}"))
     click.echo(

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+import webbrowser
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -39,6 +40,12 @@ def shown_path(path: Path) -> str:
     """Format a path for printing. A path inside the working directory is shown relative to that directory."""
     here = Path.cwd()
     return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def browse(path: Path) -> None:
+    """Open a file in the browser."""
+    if not webbrowser.open(path.as_uri()):
+        say(f"no browser could be opened; the report is {shown_path(path)}")
 
 
 def typed_lines(prompt: str) -> Iterator[str]:

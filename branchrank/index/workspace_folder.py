@@ -294,8 +294,8 @@ class WorkspaceFolder:
 
     @property
     def index_names(self) -> tuple[str, ...]:
-        """The names of the workspace's indexes."""
-        return tuple(sorted(path.name for path in (self.data_dir / "indexes").glob("*")))
+        """The names of the workspace's finished indexes."""
+        return tuple(sorted(path.parent.name for path in (self.data_dir / "indexes").glob("*/current")))
 
     @property
     def is_default_index(self) -> bool:

@@ -177,14 +177,17 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
         )
     count = min(EXAMPLES, len(places))
     chosen = [places[(2 * number + 1) * len(places) // (2 * count)] for number in range(count)]
+    titles = [" ".join(section.title.split()) for _, section, _ in chosen]
     made = []
     for number, (document, section, block) in enumerate(chosen, start=1):
         start, end = block.line_start, min(block.line_end, block.line_start + LINES - 1)
+        title = titles[number - 1]
+        place = f" in {document.source}" if titles.count(title) > 1 else ""
         span = Span(source=document.source, line_start=start, line_end=end)
         made.append(
             Question(
                 id=f"example-{number}",
-                question=f"What is there to know about {' '.join(section.title.split())}?",
+                question=f"What is there to know about {title}{place}?",
                 gold=(GoldItem.of(span, digest=span_digest(span, lines)),),
                 section_title=section.title,
                 extra={EXAMPLE: _NOTE},

@@ -165,8 +165,9 @@ def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, t
         question_id = begun[0]
     question = scores.questions.get(question_id)
     if question is None:
+        found = f"{len(begun)} questions that start with" if begun else "no question"
         raise UsageError(
-            f"{run.directory} has no question {question_id!r}",
+            f"{run.directory} has {found} {question_id!r}",
             remedy=(f"choose one of {', '.join(begun[:5])}" if begun else "")
             or suggestion(question_id, scores.questions)
             or f"choose one of its questions, such as {next(iter(scores.questions))}",

@@ -46,7 +46,7 @@ def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
         )
     ]
     assert all(row["predictor"] in done.stdout for row in rows)
-    assert "branchrank init" in done.stdout
+    assert "branchrank view\n  branchrank init" in done.stdout
     assert invoke("list").stdout.split()[:2] == [str(made), "finished"]
     assert "no runs in reports" in invoke("list", "--reports", "reports").stderr
 
@@ -125,4 +125,6 @@ def test_a_browser_opens_only_on_request(tmp_path: Path) -> None:
     assert program(*words, cwd=tmp_path, environment=environment).returncode == 0
     assert not asked.exists()
     assert program(*words, "--open", cwd=tmp_path, environment=environment).returncode == 0
-    assert asked.read_text() == (tmp_path / runs()[0] / "report.html").as_uri() + "\n"
+    report = (*words[:2], "report", runs()[0], "--open")
+    assert program(*report, cwd=tmp_path, environment=environment).returncode == 0
+    assert asked.read_text() == 2 * ((tmp_path / runs()[0] / "report.html").as_uri() + "\n")

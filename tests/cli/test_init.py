@@ -49,10 +49,10 @@ def test_the_printed_commands_work_in_order(project: Path) -> None:
     """Word for word, with a fake embedder; `questions add` gets flags in place of a terminal."""
     printed = invoke("init").output
     lines = re.findall(r"(?m)^  (branchrank .*)$", printed)
-    assert [shlex.split(line)[1] for line in lines] == ["retrieve", "questions", "run"]
+    assert [shlex.split(line)[1] for line in lines] == ["retrieve", "questions", "run", "view"]
     environment = {"BRANCHRANK_INDEX_EMBEDDER": "fake"}
     more = {1: ["--question", "which temperature", "--source", "guide/brewing.md", "--lines", "7-8"]}
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines[:3]):
         words = ["-m", "branchrank.cli.main", *shlex.split(line)[1:], *more.get(number, [])]
         done = program(*words, cwd=project, environment=environment)
         assert done.returncode == 0, done.stderr
@@ -140,15 +140,17 @@ def test_files_that_branchrank_writes_below_the_documents_are_not_indexed(projec
 def test_odd_names_and_titles_give_readable_files(project: Path) -> None:
     odd = project / 'a "b" \\ é'
     odd.mkdir()
-    (odd / "x.md").write_text(
-        '# A "title" \x1b[31m\\ with *marks*\n\nOne two three four five six seven eight nine.\n'
-    )
+    for page in ("x.md", "y.md"):
+        (odd / page).write_text(
+            '# A "title" \x1b[31m\\ with *marks*\n\nOne two three four five six seven eight nine.\n'
+        )
     done = invoke("init", odd.name, "--data-dir", 'd "e"')
     assert done.exit_code == 0, done.output
     config = tomllib.loads(Path('d "e"', "branchrank.toml").read_text())
     assert config["corpus"] == f"../{odd.name}"
     assert tomllib.loads(Path("experiment.toml").read_text())["data_dir"] == 'd "e"'
-    assert len(json_lines(Path("questions.jsonl"))) == 1
+    texts = [question["question"] for question in json_lines(Path("questions.jsonl"))]
+    assert [text.rpartition(" ")[2] for text in texts] == ["x.md?", "y.md?"], "a title is on two pages"
     assert invoke("questions", "check", "--data-dir", 'd "e"').exit_code == 0
 
 

@@ -114,7 +114,8 @@ def test_a_prompt_answers_every_line_and_keeps_the_index_open(
 def test_an_empty_line_ends_the_prompt(project: Path) -> None:
     result = asked(project, ("hybrid", "--no-llm"), "--json", typed="tea\n\nstains\n")
     assert len(result.stdout.splitlines()) == 1
-    assert asked(project, ("retrieve",), typed="").stdout == ""
+    none = invoke("retrieve", "--data-dir", project / "data", typed="")
+    assert (none.exit_code, "error: there is no query" in none.stderr) == (2, True)
 
 
 ODD = ["?!", "\x1b[31m", "a" * 10_240, "日本語", "\x00", "--", "🍵 tea", '" OR 1', "NEAR(", "*", "col:x"]

@@ -122,7 +122,8 @@ def test_an_index_of_another_model_or_size_is_not_used(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     other = reopened(tmp_path, index__embedder="fake:8")
-    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8 \(its indexes: ") as caught:
+    (tmp_path / "data" / "indexes" / "unfinished").mkdir()
+    with pytest.raises(ArtifactError, match=r"fake:8 \(its indexes: fake-[\w-]+\)") as caught:
         open_index(other)
     assert "--embedder fake:8" in caught.value.remedy
     with build_index(other) as index:

@@ -59,8 +59,10 @@ def test_existing_lines_are_unchanged(tmp_path: Path, add) -> None:
 
 def test_several_places_become_alternates_and_no_place_means_unanswerable(tmp_path: Path, add) -> None:
     assert add("--question", "memory", *GOLD, "--source", "install.rst", "--lines", "9").exit_code == 0
+    long = add("--question", "memory", "--source", "install.rst", "--lines", "1-6")
+    assert long.stdout.endswith("        ... 1 more line\n")
     assert add("--question", "does it sing", "--unanswerable").exit_code == 0
-    several, none = json_lines(tmp_path / "q.jsonl")
+    several, _, none = json_lines(tmp_path / "q.jsonl")
     assert [item["source_file"] for item in several["alternates"]] == ["install.rst"]
     assert several["alternates"][0]["answer_digest"]
     assert none["answerable"] is False
