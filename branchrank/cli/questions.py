@@ -198,21 +198,20 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @DATA_DIR
 @flag("--output", "The question file to write. Default: QUESTIONS.", kind=FILE)
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
-    """Update the line numbers of the gold in QUESTIONS after you have edited the corpus."""
+    """Update the line numbers of the gold and the labels in QUESTIONS after you have edited the corpus."""
     with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
         path = output or questions or workspace.folder.questions_path
     for move in result.moved:
         before = f"{move.before.source}:{move.before.line_start}" if move.before else "no lines"
-        click.echo(safe(f"{move.question_id}: {before} -> {move.after.source}:{move.after.line_start}"))
+        name = f"{move.question_id}{', label' if move.label else ''}"
+        click.echo(safe(f"{name}: {before} -> {move.after.source}:{move.after.line_start}"))
     for problem in result.problems:
         click.echo(safe(str(problem)))
-    if result.problems:
-        raise QuestionError(
-            f"{len(result.problems)} gold items could not be found again",
-            remedy=f"correct them in {path}",
-        )
-    click.echo(f"{path}: {len(result.moved)} gold items moved")
+    if lost := sum(not each.label for each in result.problems):
+        raise QuestionError(f"{lost} gold items could not be found again", remedy=f"correct them in {path}")
+    labels = sum(each.label for each in result.moved)
+    click.echo(f"{path}: {len(result.moved) - labels} gold items and {labels} labels moved")
 
 
 @command.command("mine")

@@ -342,7 +342,8 @@ class WorkspaceFolder:
         path = self.data_dir / self.config.questions
         if not path.exists():
             self.check_exists()
-        return path
+        plain = Path(os.path.normpath(path))
+        return plain if plain.resolve() == path.resolve() else path  # `..` may follow a symbolic link
 
     @property
     def links(self) -> dict[Path, Path]:

@@ -38,23 +38,28 @@ _DIGEST_DIGITS = 16
 
 
 class AnchorProblem(Record, frozen=True, kw_only=True):
-    """A problem with one gold item of a question. ``item`` is the number of the gold item, counted from 0."""
+    """A problem with one gold item of a question, or with one of its labels.
+
+    ``item`` is the number of the gold item or label, counted from 0.
+    """
 
     question_id: str
     item: int
     message: str
+    label: bool = False
 
     def __str__(self) -> str:
-        which = "" if self.item == 0 else f", alternate {self.item}"
+        which = "" if self.label or self.item == 0 else f", alternate {self.item}"
         return f"question {self.question_id!r}{which}: {self.message}"
 
 
 class AnchorMove(Record, frozen=True, kw_only=True):
-    """A gold item whose anchor was moved. ``before`` is ``None`` if the gold item had no lines."""
+    """A gold item or label that was moved. ``before`` is ``None`` if the gold item had no lines."""
 
     question_id: str
     before: Span | None
     after: Span
+    label: bool = False
 
 
 class Reanchoring(NamedTuple):

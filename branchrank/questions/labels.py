@@ -29,7 +29,7 @@ from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import label_messages, label_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.measures.agreement import Agreement, cohens_kappa
-from branchrank.questions.anchoring import Lines, span_digest
+from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
@@ -151,6 +151,48 @@ def with_label(
         made = msgspec.structs.replace(made, gold=(found.line_start, found.line_end))
     extra = {**question.extra, LABELS: msgspec.to_builtins([*labels, made])}
     return msgspec.structs.replace(question, gold=gold, answerable=bool(gold), extra=extra)
+
+
+def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reanchoring:
+    """Update the anchors of the gold (:func:`reanchor`) and the lines of the labels.
+
+    A label is moved if its file, or exactly one place in another file, has lines with its digest. Otherwise
+    the label is kept and a problem is returned.
+    """
+    gold, labels = reanchor(questions, lines), {each.id: labels_of(each) for each in questions}
+    passages = [
+        msgspec.structs.replace(
+            each, gold=tuple(GoldItem.of(label.span, digest=label.answer_digest) for label in labels[each.id])
+        )
+        for each in questions
+    ]
+    found = reanchor(passages, lines)
+    stale = []
+    for each in found.problems:
+        label = labels[each.question_id][each.item]
+        place = f"{label.source_file}:{label.line_start}-{label.line_end}"
+        message = f"{place} has changed since {label.annotator} labeled it {label.label}; label it again"
+        stale.append(msgspec.structs.replace(each, message=message, label=True))
+    return Reanchoring(
+        [_with_moved(*each) for each in zip(questions, gold.questions, found.questions, strict=True)],
+        [*gold.moved, *(msgspec.structs.replace(each, label=True) for each in found.moved)],
+        [*gold.problems, *stale],
+    )
+
+
+def _with_moved(before: Question, after: Question, passages: Question) -> Question:
+    """Return ``after`` with the lines of the labels from the gold of ``passages``."""
+    places = {item.span: new.span for item, new in zip(before.gold, after.gold, strict=True)}
+    labels = []
+    for label, passage in zip(labels_of(before), passages.gold, strict=True):
+        first, last = label.gold or (0, 0)
+        made = places.get(Span(source=label.source_file, line_start=first, line_end=last))
+        place = (passage.source_file, passage.answer_line_start, passage.answer_line_end)
+        now = dict(zip(("source_file", "line_start", "line_end"), place, strict=True))
+        gold = (made.line_start, made.line_end) if made else label.gold
+        labels.append(msgspec.structs.replace(label, gold=gold, **now))
+    extra = {LABELS: msgspec.to_builtins(labels)} if labels else {}
+    return msgspec.structs.replace(after, extra={**after.extra, **extra})
 
 
 def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:

@@ -90,15 +90,16 @@ class QuestionFiles:
             yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> Reanchoring:
-        """Update the line numbers of gold whose lines or quotes have moved in the corpus.
+        """Update the line numbers of gold and labels whose lines or quotes have moved in the corpus.
 
         The updated questions are written to ``output`` (by default the input file).
         """
-        from branchrank.questions.anchoring import corpus_lines, reanchor
+        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.questions.labels import reanchor_with_labels
         from branchrank.questions.question_files import load_questions, write_questions
 
         loaded = load_questions(self._path(path))
-        result = reanchor(loaded, corpus_lines(self._folder.corpus_root, self._folder.exclude))
+        result = reanchor_with_labels(loaded, corpus_lines(self._folder.corpus_root, self._folder.exclude))
         write_questions(self._path(path if output is None else output), result.questions)
         return result
 

@@ -15,6 +15,9 @@ from branchrank.errors import ArtifactError
 from branchrank.index.generations import build_lock
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.labels import Choice, with_label
+from branchrank.questions.question_files import load_questions, write_questions
+from branchrank.records import Span
 from branchrank.settings import PARTS, settings_of
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
@@ -212,15 +215,28 @@ def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     data = ("--data-dir", project / "data")
     path = project / "data" / "benchmark" / "questions.jsonl"
     ran("questions", "reanchor", *data)
+    lines = {"guide/cleaning.md": (project / "docs" / "guide" / "cleaning.md").read_text().splitlines()}
+    asked = load_questions(path)
+    place = [each.id for each in asked].index("stains")
+    choices: tuple[tuple[int, int, Choice], ...] = ((3, 3, "yes"), (5, 7, "no"), (1, 3, "partly"))
+    for first, last, choice in choices:
+        span = Span(source="guide/cleaning.md", line_start=first, line_end=last)
+        asked[place] = with_label(asked[place], span, choice, lines, annotator="ada")
+    write_questions(path, asked)
     page = project / "docs" / "guide" / "cleaning.md"
     page.write_text(page.read_text().replace("# Cleaning\n", "# Cleaning\n\nAn added line.\n"))
     checked = invoke("questions", "check", *data)
     assert checked.exit_code == 3
     assert "'stains'" in checked.stdout
     assert "branchrank questions reanchor" in checked.stderr
-    assert "stains: guide/cleaning.md:7 -> guide/cleaning.md:9" in ran("questions", "reanchor", *data)
+    said = ran("questions", "reanchor", *data)
+    assert "stains: guide/cleaning.md:7 -> guide/cleaning.md:9" in said
+    assert "stains, label: guide/cleaning.md:5 -> guide/cleaning.md:7" in said
+    assert "guide/cleaning.md:1-3 has changed" in said
     moved = {line["id"]: line for line in json_lines(path)}
     assert (moved["stains"]["answer_line_start"], moved["stains"]["answer_line_end"]) == (9, 9)
+    labels = [(each["line_start"], each["line_end"], each.get("gold")) for each in moved["stains"]["labels"]]
+    assert labels == [(5, 5, [5, 5]), (7, 9, None), (1, 3, None)]
     assert moved["upgrade"]["reviewed_by"] == "somebody"
     assert invoke("questions", "check", *data).exit_code == 0
 
