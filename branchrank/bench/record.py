@@ -139,6 +139,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         distance=manifest.distance,
         own_files=bool(manifest.given["chunks"] or manifest.given["nodes"]),
         token_vectors=manifest.settings.token_vectors,
+        documents=manifest.documents,
     )
 
 

@@ -25,7 +25,8 @@ class CompareOptions(Record, frozen=True, kw_only=True):
     stands for the default of the comparison. If ``all_pairs`` is true, every pair of systems is compared. If
     ``missing_is_zero`` is true, a judged query that is missing from a TREC run scores 0. ``delta`` is the
     largest difference that counts as equivalent, ``alpha`` is the family-wise error rate, and ``seed`` and
-    ``draws`` belong to the sign-flip test.
+    ``draws`` belong to the sign-flip test. ``documents`` is the number of documents in the corpus, or 0 if it
+    is not known.
     """
 
     primary: str = ""
@@ -38,6 +39,7 @@ class CompareOptions(Record, frozen=True, kw_only=True):
     alpha: float = power.ALPHA
     seed: int = 42
     draws: int = DRAWS
+    documents: int = 0
 
 
 DEFAULTS = CompareOptions()
@@ -67,7 +69,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     returned the same hits. ``unplaced`` is the largest rise of a mean if texts without a place in the corpus
     were gold, or 0 if this could not change a conclusion. ``odds_ratio`` with its bounds ``odds_low`` and
     ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
-    (:mod:`branchrank.measures.intervals`).
+    (:mod:`branchrank.measures.intervals`). ``documents`` is the number of documents in the corpus, or 0 if it
+    is not known.
 
     In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
     counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
@@ -110,6 +113,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     differences: tuple[float, ...] = ()
     identical: bool = False
     unplaced: float = 0.0
+    documents: int = 0
 
     @property
     def differing(self) -> int:

@@ -288,6 +288,7 @@ def _comparison(
         delta=options.delta,
         verdict="inconclusive",
         differences=tested.by_dataset,
+        documents=options.documents,
         **({} if tested.by_dataset else _effects(tested, options.alpha / family, rejected)),
     )
     return replace(found, verdict=_verdict(found))

@@ -88,7 +88,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     ``recall_depth`` is set. ``own_files`` is true if the user provided the chunks or the nodes of the index
     as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
     ``token_vectors`` is the number format of the index's token vectors, ``none`` if it has none, and empty in
-    older runs.
+    older runs. ``documents`` is 0 in older runs.
     """
 
     name: str
@@ -107,6 +107,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     distance: DistanceCalibration = DistanceCalibration()
     own_files: bool = False
     token_vectors: str = ""
+    documents: int = 0
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -123,7 +123,10 @@ class RunData:
     def options(self) -> CompareOptions:
         """The options of the run's significance tests."""
         settings = self.settings
-        return CompareOptions(delta=settings.delta, alpha=settings.alpha, seed=self.record.seed)
+        documents = max((each.documents for each in self.record.indexes), default=0)
+        return CompareOptions(
+            delta=settings.delta, alpha=settings.alpha, seed=self.record.seed, documents=documents
+        )
 
     @cached_property
     def judgment(self) -> Judgment:

@@ -247,7 +247,12 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
         },
         candidate.clusters,
         measure=chosen.name,
-        options=msgspec.structs.replace(options, alpha=candidate.settings.alpha, seed=candidate.record.seed),
+        options=msgspec.structs.replace(
+            options,
+            alpha=candidate.settings.alpha,
+            seed=candidate.record.seed,
+            documents=candidate.options.documents,
+        ),
     )
     return [
         TestedPair(

@@ -129,7 +129,9 @@ def _level(row: SummaryRow, measures: Sequence[str]) -> dict[str, float | None]:
 def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     """Return ``comparisons.csv``, with one :class:`Comparison` per line."""
     header = [
-        name for name in Comparison.__struct_fields__ if name not in ("differences", "identical", "unplaced")
+        name
+        for name in Comparison.__struct_fields__
+        if name not in ("differences", "identical", "unplaced", "documents")
     ]
     lines = [{name: getattr(each, name) for name in header} for each in comparisons]
     for line in lines:

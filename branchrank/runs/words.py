@@ -211,7 +211,9 @@ def deciding(comparison: Comparison) -> str:
     if not comparison.differing:
         within = margin(comparison.delta, comparison.measure)
         shows = f"without a difference would show equivalence within {within}"
-    return f"about {enough[0]:,} questions on {enough[1]:,} pages {shows}"
+    has = comparison.documents
+    limit = f", and the corpus has {has:,}" if 0 < has < enough[1] else ""
+    return f"about {enough[0]:,} questions on {enough[1]:,} pages {shows}{limit}"
 
 
 def _what_would_settle(comparison: Comparison) -> str:

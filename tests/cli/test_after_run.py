@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
         r"  hybrid vs local: (about [\d,]+ questions on \d+ pages would decide)", lines[place + 1]
     )
     assert decides
+    written = made.directory / "run.json"
+    record = json.loads(written.read_text())
+    index = {
+        **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
+        **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
+    }
+    for documents, more in ((30, ", and the corpus has 30"), (100_000, "")):
+        written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
+        assert f"\n  hybrid vs local: {decides[1]}{more}\n" in invoke("show", "latest").stdout
+    written.write_text(json.dumps(record))
     for line in lines[place + 2 : -1]:
         assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
         assert f"{line.split()[-1]}: where does kettle" in invoke(*shlex.split(line)[1:]).stdout
