@@ -160,12 +160,8 @@ def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reancho
     the label is kept and a problem is returned.
     """
     gold, labels = reanchor(questions, lines), {each.id: labels_of(each) for each in questions}
-    passages = [
-        msgspec.structs.replace(
-            each, gold=tuple(GoldItem.of(label.span, digest=label.answer_digest) for label in labels[each.id])
-        )
-        for each in questions
-    ]
+    items = [tuple(GoldItem.of(it.span, digest=it.answer_digest) for it in own) for own in labels.values()]
+    passages = [msgspec.structs.replace(each, gold=own) for each, own in zip(questions, items, strict=True)]
     found = reanchor(passages, lines)
     stale = []
     for each in found.problems:

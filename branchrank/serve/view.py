@@ -107,8 +107,8 @@ class View:
         return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
 
     def documents_json(self, _request: Request) -> object:
-        """Return the names of the workspace's documents."""
-        return self.documents.sources
+        """Return the names of the workspace's documents, and the newest run of them."""
+        return {"sources": self.documents.sources, "newest": self.questions.newest()}
 
     def label_json(self, request: Request) -> object:
         """Return a question to label, with its passages."""

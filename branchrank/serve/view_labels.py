@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Annotated
@@ -80,7 +80,8 @@ class ShownPassage(Record, frozen=True, kw_only=True):
 class LabelPage(Record, frozen=True, kw_only=True):
     """One question with its gold and its passages, and the place of the question among the others.
 
-    ``waiting`` is the next question that has a passage without a label, or "" if there is none.
+    ``waiting`` is the next question that has a passage without a label, or "" if there is none. If no later
+    question has such a passage, ``earlier`` is the number of earlier questions that have one.
     """
 
     file: str
@@ -96,6 +97,7 @@ class LabelPage(Record, frozen=True, kw_only=True):
     previous: str
     next: str
     waiting: str
+    earlier: int
 
 
 class LabelDesk:
@@ -109,8 +111,7 @@ class LabelDesk:
 
     @property
     def _path(self) -> Path:
-        folder = self._documents.folder
-        return folder.data_dir / folder.config.questions
+        return self._documents.folder.questions_path
 
     def page(self, key: str, question_id: str = "") -> LabelPage:
         """Return a question, by default the first that has a passage without a label.
@@ -123,11 +124,13 @@ class LabelDesk:
         version = content_digest(self._path)
         known = continued(tuple(run.asked.values()), self._path)
         ids = list(run.asked)
-        chosen = question_id or self._waiting(run, known, ids) or ids[0]
+        chosen = question_id or next(self._waiting(run, known, ids), ids[0])
         question = run.asked.get(chosen) and known[chosen]
         if question is None:
             raise UsageError(f"the run has no question {chosen!r}")
         place = ids.index(chosen)
+        later = next(self._waiting(run, known, ids[place + 1 :]), "")
+        earlier = [] if later else [*self._waiting(run, known, ids[:place])]
         return LabelPage(
             file=safe(str(self._path)),
             version=version,
@@ -144,7 +147,8 @@ class LabelDesk:
             labeled=sum(any(map(self._is_own, labels_of(known[each]))) for each in ids),
             previous=ids[place - 1] if place else "",
             next=ids[place + 1] if place + 1 < len(ids) else "",
-            waiting=self._waiting(run, known, ids[place + 1 :] + ids[:place]),
+            waiting=later or next(iter(earlier), ""),
+            earlier=len(earlier),
         )
 
     def add(self, given: GivenLabel) -> LabelPage:
@@ -178,9 +182,13 @@ class LabelDesk:
             raise UsageError(self._documents.problem, remedy="branchrank view --data-dir WORKSPACE")
         run = self._lists.of(key)
         if self._documents.root_of(run.record) is None:
+            root, own = self._documents.root, self._lists.newest()
+            message = f"the documents in {root} have changed since the run {key}"
+            if Path(run.record.corpus).name != root.name:
+                message = f"the run {key} is of another workspace, with the documents in {run.record.corpus}"
             raise RunError(
-                f"the documents in {self._documents.root} are not the same as in the run {key}",
-                remedy="run the benchmark again, or choose the run's workspace with --data-dir",
+                message if own else f"{message}; {root} has no run yet",
+                remedy=f"choose the run {own}" if own else "branchrank run experiment.toml",
             )
         if any(question.question.startswith(HASHED) for question in run.asked.values()):
             raise RunError(
@@ -213,13 +221,12 @@ class LabelDesk:
             return None
         return found if span_digest(span, self._documents) == found.answer_digest else None
 
-    def _waiting(self, run: RunQuestions, known: dict[str, Question], ids: Sequence[str]) -> str:
-        """Return the first question that has a passage without a label, or ""."""
+    def _waiting(self, run: RunQuestions, known: dict[str, Question], ids: Sequence[str]) -> Iterator[str]:
+        """Yield the questions that have a passage without a label."""
         for key in ids:
             pool = self._pool(run, known[key])
             if any(self._current(known[key], span) is None for span, _ in pool):
-                return key
-        return ""
+                yield key
 
     def _shown(self, question: Question, span: Span, node_id: str) -> ShownPassage:
         shown = self._documents.shown(span.source)

@@ -162,6 +162,11 @@ class QuestionLists:
                 del self._kept[next(iter(self._kept))]
             return before[1]
 
+    def newest(self) -> str:
+        """Return the key of the newest finished run of the workspace's documents, or ""."""
+        found = (run.key for run in self._runs.summaries() if run.status == "finished")
+        return next((it for it in found if self._documents.root_of(read_run(self._runs.directory(it)))), "")
+
     def listed(self, keys: Sequence[str], filters: Filters, page: int) -> dict[str, object]:
         """Return one page of the questions of the first run, with their answers in all of the runs."""
         runs = [self.of(key) for key in keys]

@@ -210,6 +210,25 @@ def test_without_a_workspace_the_reason_is_shown(own: Path) -> None:
         assert len(runs) == 4
 
 
+def test_the_newest_run_of_the_workspace_is_opened_and_another_has_the_reason(own: Path) -> None:
+    paths = sorted(
+        (own / "reports").glob("*-*/run.json"), key=lambda path: json.loads(path.read_text())["created"]
+    )
+    assert len(paths) == 3
+    for number, own_run in ((2, paths[1].parent.name), (1, paths[0].parent.name), (0, "")):
+        other = {"corpus": "data/click-docs", "corpus_digest": "0" * 64}
+        paths[number].write_text(json.dumps(json.loads(paths[number].read_text()) | other))
+        with page_of(own) as desk:
+            assert httpx.get(f"{desk.url}/api/documents").json()["newest"] == own_run
+            query = {"run": paths[number].parent.name}
+            message = httpx.get(f"{desk.url}/api/label", params=query).json()["error"]["message"]
+        assert "data/click-docs" in message
+        assert message.endswith(
+            f"\n  fix: {f'choose the run {own_run}' if own_run else 'branchrank run experiment.toml'}"
+        )
+        assert ("has no run yet" in message) is not bool(own_run)
+
+
 def open_desk(browser: Chromium, server: Running, folder: Path) -> None:
     browser.visit(f"{server.url}/#token={TOKEN}")
     browser.wait(READY)
@@ -240,6 +259,7 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     assert browser.run(f"{PICKED}.length") == 2
     reload(browser)
     assert browser.run(f"{PICKED}.length") == 2, "a reload keeps it"
+    assert "Only Yes" in browser.run("document.querySelector('.picked').textContent")
     browser.requests.clear()
     browser.run("for (const _ of [1, 2]) document.querySelector('.card [data-label=yes]').click()")
     browser.wait(SAVED)
@@ -256,6 +276,12 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     browser.mouse("mouseMoved", (x, y + 420))
     browser.wait(f"{PICKED}.length === 39")  # the box shows 20 lines, and scrolls while the mouse is below it
     browser.mouse("mouseReleased", (x, y + 420))
+    assert "Only Yes" not in browser.run("document.querySelector('.picked').textContent")
+    browser.run("document.getElementById('said').textContent = ''")
+    browser.press("p")
+    browser.wait(SAVED)
+    partly = labels_of(stored(own, shown["id"]))[-1]
+    assert (partly.label, partly.line_start, partly.line_end) == ("partly", 2, 40), "not the passage"
     assert browser.console == []
     assert violations(browser) == []
 
@@ -266,6 +292,8 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
 ) -> None:
     browser.look(400)
     open_desk(browser, desk, own)
+    last = load_questions(own / "reports" / key_of(own) / "questions.jsonl")[-1].id
+    earlier = state(desk, own, last)["earlier"]
     for number in range(1, 4):
         shown = state(desk, own)  # the first question that waits
         others = len(shown["passages"]) - 1
@@ -284,6 +312,11 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
         assert browser.run("document.activeElement.className") == "onward"
         browser.press("Enter")
         browser.wait(f"{READY} && !location.search.includes({json.dumps(shown['id'])})")
+    browser.visit(f"{desk.url}/label?run={key_of(own)}&question={last}")
+    browser.wait(READY)
+    assert f" {earlier - 3} earlier questions" in browser.run("document.querySelector('.onward').textContent")
+    spans = "[...document.querySelectorAll('.lines')].every((box) => box.scrollWidth <= box.clientWidth)"
+    assert browser.run(spans), "lines wrap on a narrow screen"
 
 
 @needs_chromium

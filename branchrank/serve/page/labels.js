@@ -121,6 +121,9 @@ class Lines {
   }
 }
 
+// Lines that are not all in the passage are a passage of their own, for every label.
+const outside = (passage, picked) => picked && (passage.free || picked[0] < passage.first || picked[1] > passage.last);
+
 async function give(passage, lines, label) {
   if (saving) return; // a second press of the key is not another label
   if (passage.free && !lines.picked) {
@@ -129,12 +132,12 @@ async function give(passage, lines, label) {
   }
   const { source, document } = passage;
   const [first, last] = passage.free ? lines.picked : [passage.first, passage.last];
-  const picked = label === "yes" ? lines.picked : null;
+  const picked = label === "yes" || outside(passage, lines.picked) ? lines.picked : null;
   const body = { run, question: state.id, source, first, last, label, version: state.version, document, ...(picked ? { answer: picked } : {}) };
   saving = true;
   try {
     const now = await post("/api/labels", body);
-    say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage)}.`, true);
+    say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage) + (lines.picked ? ", the whole passage" : "")}.`, true);
     update(now, passage, lines);
   } catch (error) {
     say(error.code === "changed" ? `Not saved: ${error.message}. Reload the page.` : `Not saved: ${error.message}`);
@@ -164,7 +167,8 @@ function cardOf(passage) {
   const chosen = make("p", { class: "soft picked" });
   const buttons = Object.keys(WORDS).map((label) => make("button", { type: "button", "aria-pressed": "false", "data-label": label }, WORDS[label]));
   const lines = new Lines(passage, ({ picked }) => {
-    chosen.textContent = picked ? `Picked: lines ${picked[0]}-${picked[1]}.` : "No lines picked: a label is for the whole passage.";
+    const only = outside(passage, picked) ? "" : " Only Yes uses them; Partly and No are for the whole passage.";
+    chosen.textContent = picked ? `Picked: lines ${picked[0]}-${picked[1]}.${only}` : "No lines picked: a label is for the whole passage.";
   });
   const clear = make("button", { type: "button" }, "Clear the pick");
   const whole = make("button", { type: "button" }, "Whole document");
@@ -195,7 +199,9 @@ function status() {
   view.querySelector(".progress").textContent =
     `Question ${state.number} of ${state.total}; ${state.labeled} have labels by ${state.annotator} in ${state.file}.`;
   const onward = view.querySelector(".onward");
-  onward.textContent = state.waiting ? "Next question to label" : "All passages of this run are labeled";
+  const back = `Back to the first of ${state.earlier} earlier question${state.earlier === 1 ? "" : "s"} with unlabeled passages`;
+  const done = state.passages.every((each) => each.label) ? "All passages of this run are labeled" : "All other questions are labeled";
+  onward.textContent = state.earlier ? back : state.waiting ? "Next question to label" : done;
   onward.disabled = !state.waiting;
   const gold = state.gold.map(([source, first, last]) => (first === null ? source : `${source}:${first}-${last}`));
   view.querySelector(".goldlist").textContent = gold.length ? `Gold: ${gold.join(", ")}` : "No gold yet.";
@@ -249,13 +255,15 @@ function question(sources) {
 export async function show(main, given) {
   view = main;
   const { runs } = await get("/api/runs");
+  const { sources, newest } = await get("/api/documents");
+  if (newest && !given.get("run")) given.set("run", newest);
   const [picks, chosen] = runPicker(runs, given, false);
   view.append(picks);
   run = chosen.run;
   if (!run) return;
   state = await get("/api/label", { run, question: given.get("question") || "" });
   history.replaceState(null, "", `?${new URLSearchParams({ run, question: state.id })}`);
-  question(await get("/api/documents"));
+  question(sources);
   const first = cards.find((card) => !card.passage.label);
   if (first) first.lines.box.focus({ preventScroll: true });
 }
