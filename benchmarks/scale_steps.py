@@ -28,7 +28,7 @@ def _workspace(data_dir: Path, store: str = "", flags: dict[str, object] | None 
 
     embedder = SyntheticEmbedder()
     for module in (build, reader):
-        module.open_embedder = lambda settings, notify=None: embedder  # type: ignore[attr-defined]
+        module.open_embedder = lambda *_, **__: embedder  # type: ignore[attr-defined]
     chosen = {"index.vector_store": store} if store else {}
     return WorkspaceFolder.open(data_dir, flags=chosen | (flags or {}))
 
