@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -143,6 +144,27 @@ def test_a_run_without_its_questions_is_damaged(run: Run, tmp_path: Path) -> Non
     assert "--questions" not in refused.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"predictor": "other"}, "unknown predictor 'other'"),
+        ({"question_id": "other"}, "unknown: 'other'"),
+        ("questions.jsonl", "questions.jsonl does not have the question 'q0000'"),
+    ],
+)
+def test_a_run_with_rows_of_something_else_is_refused(
+    run: Run, tmp_path: Path, change: dict[str, str] | str, reason: str
+) -> None:
+    damaged = Path(shutil.copytree(run.directory, tmp_path / "run"))
+    path = damaged / (change if isinstance(change, str) else "rows.jsonl")
+    first, rest = path.read_text(encoding="utf-8").split("\n", 1)
+    changed = "" if isinstance(change, str) else json.dumps(json.loads(first) | change) + "\n"
+    path.write_text(changed + rest, encoding="utf-8")
+    with pytest.raises(RunError) as refused:
+        Run.load(damaged)
+    assert reason in str(refused.value)
+
+
 def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
     shown = invoke("show", run.directory.with_name(f"{run.directory.name}x"))
     assert shown.exit_code == RunError.exit_code
@@ -220,6 +242,10 @@ def test_a_run_is_reported_verified_explained_and_exported(run: Run, tmp_path: P
     assert [finding.file for finding in own.verify().findings] == ["summary.csv"]
     explained = own.explain("q0000", ["local"])
     assert [row.predictor for row in explained.rows] == ["local"]
+    missed = next(
+        row for row in own.data.rows if row.predictor == "local" and all(hit.gold is None for hit in row.hits)
+    )
+    assert "local: gold not among the hits" in str(own.explain(missed.question_id, ["local"]))
     assert str(explained) == invoke("explain", copy, "q0000", "--predictor", "local").stdout.rstrip("\n")
     names = {path.name for path in own.export_trec(tmp_path / "trec")}
     assert names == {"qrels.txt", "local.run", "hybrid.run", "asked.run"}

@@ -182,12 +182,12 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
     for number, (document, section, block) in enumerate(chosen, start=1):
         start, end = block.line_start, min(block.line_end, block.line_start + LINES - 1)
         title = titles[number - 1]
-        place = f" in {document.source}" if titles.count(title) > 1 else ""
+        where = f" in {document.source}" if titles.count(title) > 1 else ""
         span = Span(source=document.source, line_start=start, line_end=end)
         made.append(
             Question(
                 id=f"example-{number}",
-                question=f"What is there to know about {title}{place}?",
+                question=f"What is there to know about {title}{where}?",
                 gold=(GoldItem.of(span, digest=span_digest(span, lines)),),
                 section_title=section.title,
                 extra={EXAMPLE: _NOTE},
