@@ -22,7 +22,7 @@ from branchrank.records import Record
 from branchrank.report.recommendation import cautions, maybe_tuned_on, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.words import MORE_PAGES, margin, milliseconds, open_question, size
+from branchrank.runs.words import MORE_PAGES, enough_words, margin, milliseconds, open_question, size
 
 
 class Advice(Record, frozen=True, kw_only=True):
@@ -174,10 +174,10 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
     if not measured:
         return "measure the latency of every system (--latency-sample), or choose other limits"
     first = next((each for each in undecided if each.enough), None)
-    if first is not None and first.enough is not None:
+    if first is not None:
         return (
-            f"compare {first.candidate} with {first.baseline} on about {first.enough[0]:,} questions on "
-            f"{first.enough[1]:,} pages: branchrank benchmark --data-dir {run.record.data_dir} "
+            f"compare {first.candidate} with {first.baseline} on {enough_words(first)}: "
+            f"branchrank benchmark --data-dir {run.record.data_dir} "
             f"--predictor {first.baseline} --predictor {first.candidate} --questions FILE"
         )
     if undecided:

@@ -37,6 +37,7 @@ from branchrank.questions.question_files import (
     write_questions,
 )
 from branchrank.records import SEED, Question, Record, Span
+from branchrank.runs.directory import RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 
@@ -74,7 +75,7 @@ class Labeling:
         root, exclude = folder.corpus_root, folder.exclude
         if digest_now(root, exclude) != run.record.corpus_digest:
             raise RunError(
-                f"the documents in {root} are not the same as in the run {run.directory.name}",
+                other_documents(run.record, root, run.directory.name),
                 remedy="run the benchmark again, or choose the run's workspace with --data-dir",
             )
         self.output = output
@@ -147,6 +148,13 @@ class Labeling:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
         heading = heading_of(self._pool[key][span] or span.source)
         return Passage(question=self._questions[key], span=span, heading=heading, text=text)
+
+
+def other_documents(record: RunRecord, root: Path, name: str) -> str:
+    """Say that the documents in ``root`` are not those of the run ``name``."""
+    if Path(record.corpus) == root.absolute():
+        return f"the documents in {root} have changed since the run {name}"
+    return f"the documents in {root} are not those of the run {name}, which read {record.corpus}"
 
 
 def heading_of(node_id: str) -> str:

@@ -46,9 +46,15 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """Format a difference with its sign, in percentage points for hit rates and as a decimal for others."""
-    # Adding 0 turns -0.0 into 0.0.
-    shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
+    """Format a difference with its sign, in percentage points for hit rates and as a decimal for others.
+
+    >>> gap(0.139, "strict_hit@1"), gap(0.0003, "strict_hit@1"), gap(-0.0, "strict_hit@1")
+    ('+13.9', '+0.03', '+0.0')
+    """
+    scaled, digits = (100 * value, 1) if is_share(measure) else (value, 3)
+    shown = f"{scaled:+.{digits}f}"
+    if float(shown) == 0:  # a bound next to zero is not shown as zero, and zero has a plus
+        shown = f"{scaled:+.1g}" if abs(scaled) > 1e-6 else f"{0:+.{digits}f}"
     return shown.replace("-", MINUS)
 
 
@@ -204,16 +210,24 @@ def open_question(comparison: Comparison) -> str:
 
 def deciding(comparison: Comparison) -> str:
     """Say how many questions would decide a comparison, or return "" if that is unknown."""
-    enough = comparison.enough
-    if enough is None:
+    needed = enough_words(comparison)
+    if not needed:
         return ""
     shows = "would decide"
     if not comparison.differing:
         within = margin(comparison.delta, comparison.measure)
         shows = f"without a difference would show equivalence within {within}"
+    return f"{needed} {shows}"
+
+
+def enough_words(comparison: Comparison) -> str:
+    """Say how many questions and pages would decide a comparison, or return "" if that is unknown."""
+    if comparison.enough is None:
+        return ""
+    questions, pages = comparison.enough
     has = comparison.documents
-    limit = f", and the corpus has {has:,}" if 0 < has < enough[1] else ""
-    return f"about {enough[0]:,} questions on {enough[1]:,} pages {shows}{limit}"
+    limit = f" (the corpus has {has:,})" if 0 < has < pages else ""
+    return f"about {questions:,} questions on {pages:,} pages{limit}"
 
 
 def _what_would_settle(comparison: Comparison) -> str:

@@ -30,7 +30,7 @@ from branchrank.questions.question_files import (
     replace_question,
 )
 from branchrank.records import SEED, LineNumber, Question, Record, Span
-from branchrank.runs.labeling import continued, heading_of, is_open, pooled
+from branchrank.runs.labeling import continued, heading_of, is_open, other_documents, pooled
 from branchrank.serve.view_documents import Documents
 from branchrank.serve.view_questions import QuestionLists, RunQuestions
 
@@ -183,9 +183,7 @@ class LabelDesk:
         run = self._lists.of(key)
         if self._documents.root_of(run.record) is None:
             root, own = self._documents.root, self._lists.newest()
-            message = f"the documents in {root} have changed since the run {key}"
-            if Path(run.record.corpus).name != root.name:
-                message = f"the run {key} is of another workspace, with the documents in {run.record.corpus}"
+            message = other_documents(run.record, root, key)
             raise RunError(
                 message if own else f"{message}; {root} has no run yet",
                 remedy=f"choose the run {own}" if own else "branchrank run experiment.toml",

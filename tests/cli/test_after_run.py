@@ -32,7 +32,7 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
     assert len(verdict.split()) <= 30
     place = lines.index("next:")
     decides = re.fullmatch(
-        r"  hybrid vs local: (about [\d,]+ questions on \d+ pages would decide)", lines[place + 1]
+        r"  hybrid vs local: (about [\d,]+ questions on \d+ pages) would decide", lines[place + 1]
     )
     assert decides
     written = made.directory / "run.json"
@@ -41,9 +41,9 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
         **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
         **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
     }
-    for documents, more in ((30, ", and the corpus has 30"), (100_000, "")):
+    for documents, more in ((30, " (the corpus has 30)"), (100_000, "")):
         written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
-        assert f"\n  hybrid vs local: {decides[1]}{more}\n" in invoke("show", "latest").stdout
+        assert f"\n  hybrid vs local: {decides[1]}{more} would decide\n" in invoke("show", "latest").stdout
     written.write_text(json.dumps(record))
     for line in lines[place + 2 : -1]:
         assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
