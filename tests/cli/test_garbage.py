@@ -46,8 +46,12 @@ def garbage(request: pytest.FixtureRequest) -> Iterator[str]:
     server.close()
 
 
-def test_a_server_that_answers_garbage_is_an_error(project: Path, tmp_path: Path, garbage: str) -> None:
+def test_a_server_that_answers_garbage_is_an_error(
+    project: Path, tmp_path: Path, garbage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``invoke`` fails where a command ends with a traceback."""
+    monkeypatch.setattr("branchrank.embedders.server.RETRY_WAITS", (0.0,))
+    monkeypatch.setenv("BRANCHRANK_LLM_RETRIES", "0")
     data = ("--data-dir", project / "data")
     bench = ("benchmark", *data, "--reports", tmp_path / "reports", "--latency-sample", 0, "--quiet")
     index = ("index", project / "docs", "--data-dir")

@@ -40,8 +40,9 @@ QUICKSTART = "docs/quickstart.md"
 #: Pages whose readers have documents and no workspace yet.
 FIRST = ("README.md", "docs/index.md", "docs/installation.md", QUICKSTART)
 STARTS = ("README.md", QUICKSTART)
-#: Depends on nothing in its folder and takes long, so it runs for the quickstart alone.
+#: Depends on nothing in its folder and takes long, so it runs for the quickstart alone, over a few questions.
 ONCE = "branchrank demo"
+FEW = ("BRANCHRANK_BENCHMARK_SAMPLE_SIZE", "30")
 SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank view")
 
 
@@ -189,8 +190,11 @@ def test_the_blocks_of_a_page_run(
             reader.execute(block)
             continue
         for command in filter(is_run, commands(block)):
-            if not (command.text.startswith(ONCE) and page != QUICKSTART):
-                reader.run(command)
+            with monkeypatch.context() as patch:
+                if once := command.text.startswith(ONCE):
+                    patch.setenv(*FEW)
+                if not once or page == QUICKSTART:
+                    reader.run(command)
 
 
 def test_few_commands_are_not_run_and_each_is_in_a_page() -> None:

@@ -22,10 +22,10 @@ SEED = 42
 SAMPLED = {
     "init": 0,
     "labels": 0,
-    "token vectors": 10,
-    "index of changed documents": 10,
-    "first index": 10,
-    "benchmark": 10,
+    "token vectors": 6,
+    "index of changed documents": 6,
+    "first index": 6,
+    "benchmark": 6,
 }
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.axe import violations
-from support.chromium import Chromium, needs_chromium
+from support.chromium import LOOKS, Chromium, needs_chromium
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
@@ -159,8 +159,7 @@ def test_nothing_overflows_overlaps_shrinks_or_breaks(
     assert browser.run(_BROKEN) == []
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
 @pytest.mark.parametrize("name", EVERY_PAGE)
 def test_axe_finds_no_violation(
     browser: Chromium, pages: dict[str, Path], name: str, width: int, dark: bool

@@ -16,6 +16,16 @@ import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+#: Widths with and without dark mode. `make test` looks at each width and each mode once.
+LOOKS = [
+    pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}", marks=marks)
+    for width, dark, marks in (
+        (1400, False, ()),
+        (400, True, ()),
+        (1400, True, pytest.mark.full),
+        (400, False, pytest.mark.full),
+    )
+]
 
 FLAGS = (
     "--headless",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.axe import violations
-from support.chromium import Chromium, needs_chromium
+from support.chromium import LOOKS, Chromium, needs_chromium
 from support.http_server import Running
 from support.local_page import READY
 
@@ -25,8 +25,7 @@ def visit(browser: Chromium, page: Running, path: str) -> None:
     browser.wait(READY)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
 @pytest.mark.parametrize("path", ["/", "/questions", "/questions?both", "/compare?both", "/label"])
 def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     browser: Chromium, page: Running, made: Path, path: str, width: int, dark: bool
