@@ -35,6 +35,7 @@ from branchrank.embedders.protocol import (
     Vectors,
 )
 from branchrank.embedders.protocol import EmbedderIdentity as EmbedderIdentity
+from branchrank.embedders.protocol import QueryVectors as QueryVectors
 from branchrank.embedders.protocol import unit_rows as unit_rows
 from branchrank.errors import ModelError, UsageError, WorkerError, or_else, suggestion
 from branchrank.io.environment import load_installed
@@ -175,7 +176,9 @@ def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
 
 def gives_tokens(embedder: Embedder) -> bool:
     """Return whether an embedder can compute token vectors."""
-    return all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens"))
+    return all(
+        hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_and_tokens")
+    )
 
 
 def check_gives_tokens(name: str) -> None:

@@ -32,7 +32,7 @@ from branchrank.embedders.hub import (
     modules_of,
     read_json,
 )
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_row, unit_rows
+from branchrank.embedders.protocol import EmbedderIdentity, QueryVectors, Vectors, unit_row, unit_rows
 from branchrank.embedders.sentence_transformers import (
     LEAST_TOKENS,
     PYLATE_DENSE,
@@ -105,12 +105,13 @@ class ColbertEmbedder(SentenceTransformersEmbedder):
 
     def embed_query(self, text: str) -> Vectors:
         """Return the mean of a query's token vectors, scaled to unit length."""
-        return unit_row(self.embed_query_tokens(text).sum(axis=0), origin=self.identity.model)
+        return self.embed_query_and_tokens(text).vector
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, including ``[MASK]`` tokens that extend the query."""
-        (rows,) = self._encoded("query", [text], convert_to_numpy=True)
-        return unit_rows(rows, origin=self.identity.model)
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return the vectors of a query and of its tokens, with the ``[MASK]`` tokens that extend it."""
+        (encoded,) = self._encoded("query", [text], convert_to_numpy=True)
+        rows = unit_rows(encoded, origin=self.identity.model)
+        return QueryVectors(unit_row(rows.sum(axis=0), origin=self.identity.model), rows)
 
     def _vector_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
         (encoded,) = self._encoded("document", [text], convert_to_numpy=True)

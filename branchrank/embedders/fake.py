@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 import Stemmer
 
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, QueryVectors, Vectors, unit_rows
 from branchrank.errors import UsageError
 
 DEFAULT_DIMENSION = 64
@@ -69,11 +69,14 @@ class FakeEmbedder:
         A text without words gets one token vector, ``[1, 0, 0, ...]``.
         """
         none = np.eye(1, self.identity.dimension, dtype=np.float32)
-        found = [rows if len(rows) else none for rows in map(self.embed_query_tokens, texts)]
+        found = [rows if len(rows) else none for rows in map(self._words, texts)]
         return DocumentVectors(self.embed_documents(texts), found)
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return a unit vector for each word in a query."""
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return a unit vector for a query and for each of its words."""
+        return QueryVectors(self.embed_query(text), self._words(text))
+
+    def _words(self, text: str) -> Vectors:
         return self.embed_documents(WORD.findall(text.lower()))
 
     def _raw(self, text: str) -> Vectors:

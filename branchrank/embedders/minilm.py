@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import EmbedderIdentity, QueryVectors, unit_row, unit_rows
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
 from branchrank.io.files import digest_file
@@ -70,11 +70,11 @@ class MiniLMEmbedder(GraphEmbedder):
         tokenizer = read_tokenizer(folder, MAX_TOKENS, model=MODEL, remedy=_INSTALL)
         super().__init__(identity, tokenizer, _graph(), map_weights(content), threads or thread_count())
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
-        _, rows = self._pooled_and_rows(text)
-        own: Vectors = unit_rows(rows, origin=self.identity.model)[1:-1]
-        return own
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return the unit vectors of a query and of its tokens, without ``[CLS]`` and ``[SEP]``."""
+        row, rows = self._pooled_and_rows(text)
+        origin = self.identity.model
+        return QueryVectors(unit_row(row, origin=origin), unit_rows(rows, origin=origin)[1:-1])
 
 
 def find_model() -> Path:

@@ -32,7 +32,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_row, unit_rows
+from branchrank.embedders.protocol import (
+    DocumentVectors,
+    EmbedderIdentity,
+    QueryVectors,
+    Vectors,
+    unit_row,
+    unit_rows,
+)
 from branchrank.errors import ModelError
 from branchrank.io.environment import imported, temporary_environment
 from branchrank.io.printable import encodable
@@ -199,16 +206,15 @@ class GraphEmbedder:
             vectors[number], tokens[number] = row, unit_rows(rows, origin=self.identity.model)
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
-        prefix = self.identity.query_prefix
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return the unit vectors of a query and of its tokens, except special tokens and the prefix."""
+        prefix, origin = self.identity.query_prefix, self.identity.model
         ids = self._ids(prefix + text)
-        _, rows = self._session.run([POOLED, ROWS], {IDS: ids})
+        row, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         decoder = self._tokenizer.get_added_tokens_decoder()
         own = np.flatnonzero(~np.isin(ids, [number for number, token in decoder.items() if token.special]))
         before = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids)
-        kept: Vectors = unit_rows(rows, origin=self.identity.model)[own[before:]]
-        return kept
+        return QueryVectors(unit_row(row, origin=origin), unit_rows(rows, origin=origin)[own[before:]])
 
     def _documents(self, texts: Sequence[str]) -> list[str]:
         return [self.identity.document_prefix + text for text in texts]

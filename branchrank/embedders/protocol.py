@@ -87,14 +87,21 @@ class DocumentVectors(NamedTuple):
     tokens: list[Vectors]
 
 
+class QueryVectors(NamedTuple):
+    """The unit vector of a query, of shape ``(dimension,)``, and of its n tokens, of shape ``(n, d)``."""
+
+    vector: Vectors
+    tokens: Vectors
+
+
 class TokenEmbedder(Embedder, Protocol):
     """An embedder that also computes a unit vector for each token of a text, for late interaction."""
 
     def embed_documents_and_tokens(self, texts: Sequence[str]) -> DocumentVectors:
         """Return the vector of each text, as ``embed_documents`` does, and the vectors of its tokens."""
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens as a float32 array ``(number of tokens, d)``."""
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return the vector of a query, as ``embed_query`` does, and the vectors of its tokens."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:

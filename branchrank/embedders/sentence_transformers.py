@@ -41,6 +41,7 @@ from branchrank.embedders.protocol import (
     DocumentVectors,
     EmbedderIdentity,
     Prefixes,
+    QueryVectors,
     Vectors,
     conventional_prefixes,
     unit_row,
@@ -131,14 +132,14 @@ class SentenceTransformersEmbedder:
     def _vector_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
         """Return the vector of a document before scaling, and the unit vectors of its tokens."""
         (encoded,) = self._encoded("document", [text], output_value=None)
-        return encoded["sentence_embedding"].float().cpu().numpy(), self._rows(encoded)
+        return _whole(encoded), self._rows(encoded)
 
-    def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        """Return the unit vectors of a query and of its tokens, except special tokens and the prefix."""
         (encoded,) = self._encoded("query", [text], output_value=None)
         special = np.isin(encoded["input_ids"].cpu().numpy(), self._model.tokenizer.all_special_ids)
-        own: Vectors = self._rows(encoded)[~special][self._prefix_tokens :]
-        return own
+        own = self._rows(encoded)[~special][self._prefix_tokens :]
+        return QueryVectors(unit_row(_whole(encoded), origin=self.identity.model), own)
 
     def _encoded(self, role: Literal["document", "query"], texts: Sequence[str], **options: Any) -> Any:
         encode = self._model.encode_document if role == "document" else self._model.encode_query
@@ -150,6 +151,12 @@ class SentenceTransformersEmbedder:
     def _rows(self, encoded: Mapping[str, Any]) -> Vectors:
         rows: Vectors = encoded["token_embeddings"].float().cpu().numpy()
         return unit_rows(rows, origin=self.identity.model)
+
+
+def _whole(encoded: Mapping[str, Any]) -> Vectors:
+    """Return the vector of a whole text, before scaling."""
+    found: Vectors = encoded["sentence_embedding"].float().cpu().numpy()
+    return found
 
 
 def check_folder(folder: Path) -> None:

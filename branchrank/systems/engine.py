@@ -56,7 +56,7 @@ from branchrank.systems.checks import depth, orders_passages, shared_branches, t
 from branchrank.systems.hits import BranchLists, HitMaker, ordered_passages
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo
-from branchrank.systems.query import Asked, Query, Trace
+from branchrank.systems.query import Asked, Query
 from branchrank.systems.rerank import rerank_stage
 from branchrank.systems.sources import Sources
 from branchrank.systems.token_vectors import TokenVectorSource
@@ -204,7 +204,7 @@ class Engine(Closing):
             kind, search = branch_kind(branch.kind), self._function("open", branch.kind)
             if kind.needs_vector:
                 with embedding:
-                    self._embed(asked.query.text, trace)
+                    self._embed(asked)
             with trace.timed(label(branch)):
                 return self._result(search, kind, self._lookup(branch, asked))
 
@@ -282,11 +282,12 @@ class Engine(Closing):
                     self._opened[key] = getattr(branch_kind(kind), method)(self._opening)
         return self._opened[key]
 
-    def _embed(self, text: str, trace: Trace) -> None:
+    def _embed(self, asked: Asked) -> None:
         """Compute the query's vector once for all branches that need it, and record the time."""
+        trace, rescores = asked.trace, asked.system.rescore.method == "maxsim"
         if "embed" not in trace.stage_ms:
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
-                self.sources.embedding(text)
+                self.sources.embedding(asked.query.text, self.token_vectors.embedding if rescores else None)
 
     def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
         """Return a branch's result for one lookup, from the memo if possible."""

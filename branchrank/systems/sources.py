@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +48,14 @@ class Sources:
     cache: EmbeddingCache | None = None
     _nodes_of: Kept[str, tuple[str, ...]] = field(default_factory=lambda: Kept(_KNOWN_CHUNKS), init=False)
 
-    def embedding(self, query: str) -> Vector:
-        """Return the query's vector, with the shape ``(d,)``."""
+    def embedding(self, query: str, embed: Callable[[str], Vector] | None = None) -> Vector:
+        """Return the query's vector, with the shape ``(d,)``.
+
+        A vector that isn't in the memo is computed by ``embed``, or else by the index's model.
+        """
         cache = None if caches_are_off() else self.cache
-        return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, cache, query))
+        embed = embed or partial(cached_query, self.index.embedder, cache)
+        return self.memo.get(("embed", query), lambda: embed(query))
 
     def lines(self, source: str) -> list[str]:
         """Return a document's lines without ``\\n``, or an empty list if the file can't be read."""

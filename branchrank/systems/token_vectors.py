@@ -18,7 +18,7 @@ from functools import cached_property
 
 from branchrank.embedders import token_embedder
 from branchrank.embedders.cache import TokenCache
-from branchrank.embedders.protocol import TokenEmbedder, Vectors
+from branchrank.embedders.protocol import QueryVectors, TokenEmbedder, Vectors
 from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.analyzer import embedded_text
@@ -63,9 +63,16 @@ class TokenVectorSource:
         with trace.timed("maxsim"):
             return dict(zip(chunks, maxsim(tokens, documents).tolist(), strict=True))
 
+    def embedding(self, query: str) -> Vectors:
+        """Return the query's vector. The model computes it together with those of the query's tokens."""
+        return self._vectors(query).vector
+
+    def _vectors(self, query: str) -> QueryVectors:
+        return self._memo.get(("query vectors", query), lambda: self._embedder.embed_query_and_tokens(query))
+
     def _query(self, query: str) -> TokenVectors:
         kept = self._index.token_vectors
-        return quantize(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
+        return quantize(self._vectors(query).tokens, kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
         """Return the query's token vectors.
@@ -74,7 +81,7 @@ class TokenVectorSource:
         """
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
-        return self._embedder.embed_query_tokens(query)
+        return self._vectors(query).tokens
 
     def _documents(self, chunks: Sequence[str]) -> list[TokenVectors]:
         kept = self._index.token_vectors

@@ -99,7 +99,7 @@ def test_token_vectors_match_a_reference_forward_pass(checkpoint: Path) -> None:
         assert np.abs(rows - expected).max() < 1e-5
     assert [len(rows) for rows in embedded.tokens] == [5, 9, 3, DOCUMENT_LENGTH]  # no comma, no period
     for text in ["how to configure a route", "", "a " * 30]:
-        found = embedder.embed_query_tokens(text)
+        found = embedder.embed_query_and_tokens(text).tokens
         assert found.shape == (QUERY_LENGTH, DIMENSION)
         assert np.abs(found - reference.query(text)).max() < 1e-5
 

@@ -70,7 +70,9 @@ def test_token_vectors_equal_those_of_sentence_transformers() -> None:
         assert rows.dtype == np.float32
         assert rows.shape == expected.shape
         assert np.abs(rows - expected).max() < 1e-5
-        assert np.array_equal(embedder().embed_query_tokens(text), rows[1:-1])  # without [CLS] and [SEP]
+        query = embedder().embed_query_and_tokens(text)
+        assert np.array_equal(query.tokens, rows[1:-1])  # without [CLS] and [SEP]
+        assert query.vector.tobytes() == embedder().embed_query(text).tobytes()
     assert [len(rows) for rows in documents[1:3]] == [256, 2]
 
 

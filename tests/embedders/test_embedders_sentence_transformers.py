@@ -91,8 +91,8 @@ def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit(nomic: Path) -
 def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) -> None:
     embedder = SentenceTransformersEmbedder(str(nomic))
     (with_prefix,) = embedder.embed_documents_and_tokens([f"{CODERANK_PREFIX}a route"]).tokens
-    assert np.array_equal(embedder.embed_query_tokens("a route"), with_prefix[-3:-1])
-    assert embedder.embed_query_tokens("").shape == (0, 32)
+    assert np.array_equal(embedder.embed_query_and_tokens("a route").tokens, with_prefix[-3:-1])
+    assert embedder.embed_query_and_tokens("").tokens.shape == (0, 32)
 
 
 def test_remote_code_of_a_built_in_architecture_is_ignored(nomic: Path, copy: Path) -> None:

@@ -176,7 +176,11 @@ def test_the_token_vectors_are_those_of_sentence_transformers(checkpoint: Path) 
     found, expected = ours.embed_documents_and_tokens(TEXTS), torch.embed_documents_and_tokens(TEXTS)
     assert found.vectors.tobytes() == ours.embed_documents(TEXTS).tobytes()
     pairs = [*zip(found.tokens, expected.tokens, strict=True)]
-    pairs += [(ours.embed_query_tokens(text), torch.embed_query_tokens(text)) for text in TEXTS]
+    for text in TEXTS:
+        query, theirs = ours.embed_query_and_tokens(text), torch.embed_query_and_tokens(text)
+        pairs.append((query.tokens, theirs.tokens))
+        assert query.vector.tobytes() == ours.embed_query(text).tobytes()
+        assert theirs.vector.tobytes() == torch.embed_query(text).tobytes()
     for a, b in pairs:
         assert a.shape == b.shape
         assert np.abs(a - b).max(initial=0) < 10 * TOLERANCE  # a token's row is not pooled

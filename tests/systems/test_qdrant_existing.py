@@ -388,7 +388,7 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
         else local_mode(tmp_path / "qdrant", "dense", list(made))
     )
     found = late_hits(project, flags)
-    query = MODEL.embed_query_tokens(QUERY)
+    query = MODEL.embed_query_and_tokens(QUERY).tokens
     best: dict[str, float] = {}
     for point, rows, dense in zip(POINTS, made, ROWS @ MODEL.embed_query(QUERY), strict=True):
         key = f"{point['file_path']}:{point['lines'][0]}-{point['lines'][1]}"

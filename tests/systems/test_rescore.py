@@ -53,7 +53,7 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
     model = token_embedder(engine.index.embedder, "fake")
     texts = [embedded_text(engine.index.chunks[key]) for key in first]
     documents = [quantize(rows, "int8") for rows in model.embed_documents_and_tokens(texts).tokens]
-    expected = maxsim(quantize(model.embed_query_tokens(QUERY), "int8"), documents)
+    expected = maxsim(quantize(model.embed_query_and_tokens(QUERY).tokens, "int8"), documents)
     assert found.keys() == fused.keys()
     assert [found[key] for key in first] == [
         pytest.approx(fused[key] + weight * score) for key, score in zip(first, expected, strict=True)
@@ -63,6 +63,15 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
         pytest.approx(score + weight * min(expected)) for score in list(fused.values())[candidates:]
     ]
     assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_the_model_reads_a_query_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, model = "descaling", token_embedder(engine.index.embedder, "fake")
+    known, asked = model.embed_query_and_tokens(query), []
+    monkeypatch.setattr(model, "embed_query", lambda text: pytest.fail("read once more"))
+    monkeypatch.setattr(model, "embed_query_and_tokens", lambda text: asked.append(text) or known)
+    engine.retrieve(rescored(), query, 3)
+    assert asked == [query]
 
 
 def test_a_query_without_words_keeps_the_order(engine: Engine) -> None:
