@@ -7,7 +7,9 @@
 3. If a worker dies before its shard is finished, the shard goes to another worker. The pool raises an error
    if :data:`MOST_DEATHS` workers die while processing the same shard, or if :data:`MOST_DEATHS` workers in a
    row die before they are ready.
-4. A worker is a new Python interpreter that is connected to the command by a socket, or an actor in a Ray
+4. A cluster that has lost a node may have no CPU for a new worker. Until it has one, an idle worker takes the
+   shard.
+5. A worker is a new Python interpreter that is connected to the command by a socket, or an actor in a Ray
    cluster (:mod:`branchrank.execution.ray_workers`). Workers are not started with ``multiprocessing``, which
    would import the caller's script again. Each process has its own process group, so Ctrl-C reaches only the
    command, which then stops its workers. A process exits when the command closes the socket or exits.
@@ -29,7 +31,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count, islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -216,8 +218,10 @@ class _Crew:
         self.setup = setup
         self.lock = threading.Lock()
         self.threads = ThreadPoolExecutor(pool.workers)
+        self.starters = ThreadPoolExecutor(pool.workers)  # wait for new workers
         self.workers: dict[Worker, bool] = {}  # whether each worker is ready
         self.idle: list[Worker] = []
+        self.starting: list[tuple[Worker, Future[None]]] = []  # new workers that no thread waits for
         self.messages: deque[str] = deque()
         self.stopping = False
 
@@ -267,6 +271,7 @@ class _Crew:
             threads.map(lambda worker: worker.close(), idle)
         for worker in self.workers:
             worker.kill()
+        self.starters.shutdown()
 
     def _process(self, shard: bytes) -> bytes:
         """Process a shard, with another worker if a worker dies. Raises LostError after too many deaths."""
@@ -292,10 +297,14 @@ class _Crew:
                     raise LostError("stopped")
                 if self.idle:
                     return self.idle.pop()
-                worker = self.pool.start(self.setup)
-                self.workers[worker] = False
+                worker, ready = self.starting.pop() if self.starting else self._started()
+            while not wait((ready,), _WAIT_S).done:
+                with self.lock:
+                    if self.idle:
+                        self.starting.append((worker, ready))
+                        return self.idle.pop()
             try:
-                worker.wait()
+                ready.result()
             except LostError as error:
                 self._end(worker)
                 if starts == MOST_DEATHS:
@@ -307,6 +316,11 @@ class _Crew:
                 self.workers[worker] = True
                 return worker
         raise AssertionError
+
+    def _started(self) -> tuple[Worker, Future[None]]:
+        worker = self.pool.start(self.setup)
+        self.workers[worker] = False
+        return worker, self.starters.submit(worker.wait)
 
     def _end(self, worker: Worker) -> None:
         worker.kill()

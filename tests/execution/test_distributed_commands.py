@@ -92,8 +92,9 @@ def test_an_index_of_several_processes_is_the_index_of_one(project: Path) -> Non
     assert "jobs" not in written
 
 
-def slow_run(project: Path, reports: str, *words: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def slow_run(project: Path, reports: str, *words: object) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
         [
             *(sys.executable, str(DOOR), "--predictor", SLOW, "--latency-sample", "0"),
             *map(str, words),
@@ -103,7 +104,11 @@ def slow_run(project: Path, reports: str, *words: object) -> subprocess.Popen[st
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "SLOW_NOTES": str(project / "notes")},
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_rows(project: Path, reports: str, count: int) -> Path:

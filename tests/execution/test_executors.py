@@ -15,7 +15,7 @@ from branchrank.errors import MissingDependencyError, UsageError, WorkerError
 from branchrank.execution import Executor
 from branchrank.execution.executors import open_executor
 from branchrank.execution.threads import thread_count, usable_cpus
-from branchrank.execution.workers import pack, unpack
+from branchrank.execution.workers import LostError, Pool, pack, unpack
 from branchrank.settings import resolve
 
 SHARDS = [[1, 2], [3], [], [4, 5, 6], [7], [8]]
@@ -71,6 +71,29 @@ def test_work_ends_when_the_iterator_is_closed(executor: Executor, tmp_path: Pat
     results.close()  # type: ignore[attr-defined]
     assert time.monotonic() - began < 30
     assert list(executor.map(SquareTask(tmp_path), SHARDS)) == SQUARES
+
+
+class Stuck:
+    """A worker for which the cluster has no CPU."""
+
+    def __init__(self) -> None:
+        self._killed = threading.Event()
+
+    def wait(self) -> None:
+        assert self._killed.wait(20), "nobody else took the shard"
+        raise LostError("killed")
+
+    def kill(self) -> None:
+        self._killed.set()
+
+
+def test_a_worker_that_does_not_start_holds_up_no_shard(tmp_path: Path) -> None:
+    with open_executor(resolve(environment={}, flags=ENGINES["processes"])) as pool:
+        assert isinstance(pool, Pool)
+        start, waiting = pool.start, [Stuck()]
+        pool.start = lambda setup: waiting.pop() if waiting else start(setup)
+        assert list(pool.map(SquareTask(tmp_path), SHARDS)) == SQUARES
+        assert waiting == []
 
 
 def test_every_worker_has_the_thread_count_of_the_settings(executor: Executor) -> None:
