@@ -18,6 +18,7 @@ from branchrank.errors import BranchRankError, QuestionError
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.anchoring import changed_gold
 from branchrank.questions.question_files import check_sources
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
@@ -140,7 +141,7 @@ def open_plan(
                 index.close()
                 index = rebuild()
             indexes[name] = opened.enter_context(index)
-            check_gold(questions, index, plan.questions_file, plan.data_dir)
+            check_gold(questions, index, folder.corpus_root, plan)
             if searches_vectors(plan.systems_on(name)):
                 _ = index.vectors  # a damaged collection raises an error before the first question
             cache = opened.enter_context(closing(folder.open_cache()))
@@ -192,18 +193,19 @@ def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPre
     )
 
 
-def check_gold(questions: Sequence[Question], index: Index, questions_file: Path, data_dir: Path) -> None:
-    """Raise :class:`QuestionError` if gold is outside the corpus of the workspace ``data_dir``."""
+def check_gold(questions: Sequence[Question], index: Index, corpus: Path, plan: Plan) -> None:
+    """Raise :class:`QuestionError` if gold is outside the corpus, or has changed since it was recorded."""
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}
     for node in index.tree.of_sources(named):
         line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
-    found = check_sources(questions, line_counts)
+    found = check_sources(questions, line_counts) or changed_gold(questions, corpus, line_counts)
     if found:
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
-        repair = ["branchrank", "questions", "reanchor", str(questions_file), "--data-dir", str(data_dir)]
+        repair = ["branchrank", "questions", "reanchor", str(plan.questions_file)]
+        repair += ["--data-dir", str(plan.data_dir)]
         raise QuestionError(
-            "\n".join([f"{questions_file} does not match the corpus:", *found[:10], *more]),
-            remedy=f"correct {questions_file}, or run `{shlex.join(repair)}`",
+            "\n".join([f"{plan.questions_file} does not match the corpus:", *found[:10], *more]),
+            remedy=f"correct {plan.questions_file}, or run `{shlex.join(repair)}`",
         )

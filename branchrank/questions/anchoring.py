@@ -91,6 +91,22 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
     ]
 
 
+def changed_gold(questions: Sequence[Question], root: Path, sources: Collection[str]) -> list[str]:
+    """Describe each gold item of these sources below ``root`` whose text is not the text recorded with it."""
+    digested = [
+        (question.id, item.answer_digest, item.span)
+        for question in questions
+        for item in question.gold
+        if item.answer_digest and item.span is not None and item.source_file in sources
+    ]
+    lines = {source: document_lines(root, source) for source in {span.source for _, _, span in digested}}
+    return [
+        f"question {key!r}: {_changed(span)}"
+        for key, digest, span in digested
+        if digest != span_digest(span, lines)
+    ]
+
+
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
     """Update the anchors whose lines have moved, and store the digest of the lines in every valid anchor."""
     text_of = cache(lambda source: NormalizedLines.of(lines[source]))
@@ -144,8 +160,13 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
     if quote and quote not in NormalizedLines.of(own).text:
         return f"the quote is not in lines {first}-{last} of {source}"
     if item.answer_digest and span is not None and item.answer_digest != lines_digest(own):
-        return f"lines {first}-{last} of {source} have changed since the question was anchored"
+        return _changed(Span(source=source, line_start=first, line_end=last))
     return ""
+
+
+def _changed(span: Span) -> str:
+    lines = f"lines {span.line_start}-{span.line_end} of {span.source}"
+    return f"{lines} have changed since the question was anchored"
 
 
 def _digested(text: NormalizedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:

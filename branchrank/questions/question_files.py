@@ -126,7 +126,7 @@ def _question(line: bytes) -> Question:
     own = [] if known.source_file is None else [GoldItem(**first)]
     gold = (*own, *given.pop("alternates"))
     if known.answerable and not gold:
-        raise ValueError("no gold: add `source_file`, or set `answerable` to false")
+        raise ValueError("no gold: add `source_file`, or set `answerable` to false (a label adds gold)")
     if not known.answerable and gold:
         raise ValueError("the question has gold and `answerable: false`: remove one of the two")
     for item in gold:

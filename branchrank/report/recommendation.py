@@ -227,7 +227,8 @@ def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comp
     if others := [each.baseline for each in unsettled if each is not closest]:
         more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
     more += decided(run)
-    lead = f"Inconclusive, {name} leads:" if undecided else f"{_verb(run)} {name}:"
+    leads = "leads" if closest.difference else "shares the lead"
+    lead = f"Inconclusive, {name} {leads}:" if undecided else f"{_verb(run)} {name}:"
     verdict = f"{_found(run, name)}, {_unclear(closest)}."
     cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
     return (Styled(lead), verdict, *more, cost)

@@ -152,8 +152,8 @@ class Labeling:
 
 def other_documents(record: RunRecord, root: Path, name: str) -> str:
     """Say that the documents in ``root`` are not those of the run ``name``."""
-    if Path(record.corpus) == root.absolute():
-        return f"the documents in {root} have changed since the run {name}"
+    if Path(record.corpus).name == root.name:
+        return f"the documents in {root} have changed since the run {name}, which read {record.corpus}"
     return f"the documents in {root} are not those of the run {name}, which read {record.corpus}"
 
 

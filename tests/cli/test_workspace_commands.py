@@ -229,6 +229,20 @@ def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     assert checked.exit_code == 3
     assert "'stains'" in checked.stdout
     assert "branchrank questions reanchor" in checked.stderr
+    run = (
+        "benchmark",
+        *data,
+        "--predictor",
+        "bm25",
+        "--reports",
+        tmp_path / "reports",
+        "--latency-sample",
+        0,
+    )
+    refused = invoke(*run)
+    assert (refused.exit_code, "branchrank questions reanchor" in refused.stderr) == (3, True)
+    assert "question 'stains': lines 7-7 of guide/cleaning.md have changed" in refused.stderr
+    assert not (tmp_path / "reports").exists()
     said = ran("questions", "reanchor", *data)
     assert "stains: guide/cleaning.md:7 -> guide/cleaning.md:9" in said
     assert "stains, label: guide/cleaning.md:5 -> guide/cleaning.md:7" in said
@@ -239,6 +253,7 @@ def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     assert labels == [(5, 5, [5, 5]), (7, 9, None), (1, 3, None)]
     assert moved["upgrade"]["reviewed_by"] == "somebody"
     assert invoke("questions", "check", *data).exit_code == 0
+    assert invoke(*run).exit_code == 0
 
 
 def test_corpora_are_listed_without_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_invalid_labeling_inputs_are_refused(made: tuple[Path, Path], label, tmp
     (tmp_path / "edited" / "docs" / "install.rst").write_text("Changed\n=======\n\nAll of it.\n")
     verb = ("questions", "label", run, "--data-dir", tmp_path / "edited" / "data", "--annotator", "ada")
     edited = invoke(*verb, "--output", tmp_path / "x.jsonl", typed="y\n")
-    assert (edited.exit_code, "are not those of the run" in edited.output) == (3, True)
+    assert (edited.exit_code, "have changed since the run" in edited.output) == (3, True)
     assert "--accept-proposals needs an LLM" in label("", "--accept-proposals").output
     assert label("", who=" ").exit_code == 2
 

@@ -49,7 +49,10 @@ WRONG = {
     "empty id": (line(id=" "), "must not be empty"),
     "empty question": (line(question=""), "must not be empty"),
     "a number for a question": (line(question=7), "Expected `str`, got `int`"),
-    "no gold": (line(source_file=...), "no gold: add `source_file`, or set `answerable` to false"),
+    "no gold": (
+        line(source_file=...),
+        "no gold: add `source_file`, or set `answerable` to false (a label adds gold)",
+    ),
     "gold and unanswerable": (line(answerable=False), "has gold and `answerable: false`"),
     "one line number": (line(answer_line_end=...), "or neither"),
     "lines backwards": (line(answer_line_start=3), "3..2 are not valid"),

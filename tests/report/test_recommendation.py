@@ -150,7 +150,7 @@ def test_the_ties_that_are_said_to_show_equivalence_show_it(tmp_path: Path) -> N
 
 def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
-    assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local leads: ")
+    assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local shares the lead: ")
     assert said(tmp_path / "many", *arms, count=400, baseline="local").startswith("Use local: ")
 
 
