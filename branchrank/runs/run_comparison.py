@@ -17,7 +17,7 @@ from branchrank.io.printable import safe
 from branchrank.measures.comparison import CompareOptions, Comparison, Decision, Gate, gate
 from branchrank.measures.measures import NamedMeasure, mean, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import compare_pairs
-from branchrank.records import NOT_REPORTED, Record
+from branchrank.records import NOT_REPORTED, Question, Record
 from branchrank.runs.estimates import difference
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Estimate
@@ -304,11 +304,18 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
         )
     if old.questions_digest != new.questions_digest:
         questions = baseline.scores.questions
-        changed = [each.id for each in candidate.asked if questions[each.id] != each]
-        raise RunError(
-            f"the text or gold of these questions differs between the two runs: {_first(changed)}",
-            remedy="run both with the same question file",
-        )
+        changed = [each.id for each in candidate.asked if _asked(questions[each.id]) != _asked(each)]
+        if changed:
+            raise RunError(
+                f"the text or gold of these questions differs between the two runs: {_first(changed)}",
+                remedy="run both with the same question file",
+            )
+
+
+def _asked(question: Question) -> Question:
+    """Return the question without the digests of its gold, which `questions reanchor` adds."""
+    gold = tuple(msgspec.structs.replace(item, answer_digest=None) for item in question.gold)
+    return msgspec.structs.replace(question, gold=gold)
 
 
 def _first(ids: Sequence[str]) -> str:
