@@ -214,7 +214,10 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     for problem in result.problems:
         click.echo(safe(str(problem)))
     if lost := sum(not each.label for each in result.problems):
-        raise QuestionError(f"{lost} gold items could not be found again", remedy=f"correct them in {path}")
+        raise QuestionError(
+            f"{lost} gold items could not be found again",
+            remedy=f"correct their lines in {path}, and delete their `answer_digest`",
+        )
     labels = sum(each.label for each in result.moved)
     click.echo(f"{path}: {len(result.moved) - labels} gold items and {labels} labels moved")
 
