@@ -316,8 +316,16 @@ class _Systems(NamedTuple):
         return own.tuned_on or ("" if own.parent in ("", name) else self._tuned_on(own.parent))
 
     def _own(self, name: str) -> _Own:
+        table = self.tables.get(name, {})
+        index = table.get("index")
+        keys = (*table, *(index if isinstance(index, Mapping) else ()))
+        if key := next((key for key in keys if key in IndexSettings.__struct_fields__), ""):
+            raise UsageError(
+                f"[systems.{name}] {key} is a setting of an index: move it to a table [indexes.NAME], and "
+                f'write index = "NAME" in [systems.{name}]'
+            )
         try:
-            return msgspec.convert(self.tables.get(name, {}), _Own)
+            return msgspec.convert(table, _Own)
         except msgspec.ValidationError as error:
             raise UsageError(f"[systems.{name}] {error}") from None
 

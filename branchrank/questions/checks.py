@@ -99,6 +99,14 @@ def check_questions(
         for item in question.gold
         for section in _asked(question, item, sections)
     }
+    loose = sum(
+        item.span is not None and not (item.answer_digest or item.answer_quote)
+        for question in questions
+        for item in question.gold
+    )
+    if loose:
+        remedy = "`branchrank questions reanchor` adds the digests"
+        notes.append(f"gold without a digest, whose change can't be found: {loose}; {remedy}")
     return QuestionCheck(
         findings=tuple(findings),
         notes=tuple(notes),

@@ -81,6 +81,14 @@ rerank.method = "none"
 
 # The passages of `local`, reordered by a comparison of token vectors.
 [systems.late-interaction]
+
+# `local` over documents that are divided in another way: remove the first "# " of each line.
+# [indexes.windows]
+# chunker = "window"
+# chunk_tokens = 128
+# [systems.local-windows]
+# from = "local"
+# index = "windows"
 """
 _NOTE = "an example written by `branchrank init`: replace it with a question that your readers ask"
 

@@ -65,7 +65,7 @@ def lost(run: RunData) -> Section:
         'chunk that was found; at "fusion" if fusion ranked it below the first five hits; at "cap" if it '
         'ranked too low to be a candidate; at "group" if another chunk represents its document; at "rerank" '
         'if the reranker moved it out of the first five hits; at "passage" if a different passage of its '
-        'section was returned; and at "passage order" if passages of other sections came first (in systems '
+        'section was returned; and at "passage order" if other passages came first (in systems '
         "that sort the passages of all candidates together, such as hybrid)."
     )
     return Section(title, (by_fate, plot, reached, words))

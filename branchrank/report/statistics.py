@@ -30,11 +30,11 @@ from branchrank.runs.words import (
 _EXPLANATION = (
     '"P-floor" is the smallest p-value that is possible for the number of clusters in which the two systems '
     'differ. "Detectable" is the smallest true difference that the test detects with 80% power, and '
-    '"questions needed" the number of questions that would confirm the observed difference with 80% power. '
-    '"Deciding labels" shows how many gold labels would have to change for the difference to lose '
-    "significance, of the labels of questions on which the leader scores higher. The effect size is the "
-    "odds ratio for hits (wins divided by losses), and for other measures d_z (mean difference divided by "
-    "the standard deviation of the differences)."
+    '"questions needed" about how many would decide an open comparison. "Deciding labels" shows how '
+    "many gold labels would have to change for the difference to lose significance, of the labels of "
+    "questions on which the leader scores higher. The effect size is the odds ratio for hits (wins divided "
+    "by losses), and for other measures d_z (mean difference divided by the standard deviation of the "
+    "differences)."
 )
 
 
@@ -127,11 +127,16 @@ def _tests(run: RunData) -> Table:
             "p-floor": lambda each: p_value(each.p_floor),
             "McNemar p": lambda each: NOTHING if each.p_mcnemar is None else p_value(each.p_mcnemar),
             "detectable": lambda each: NOTHING if each.mde is None else size(each.mde, each.measure),
-            "questions needed": lambda each: str(each.questions_needed or NOTHING),
+            "questions needed": _enough,
             "deciding labels": lambda each: _deciding_labels(each, run),
         },
         labels=3 if one else 4,
     )
+
+
+def _enough(each: Comparison) -> str:
+    settled = each.is_significant and not each.unseen
+    return NOTHING if settled or each.enough is None else f"{each.enough[0]:,}"
 
 
 def _deciding_labels(each: Comparison, run: RunData) -> str:

@@ -16,8 +16,8 @@
    - ``fusion``: The gold was found, but ranked below the first k results.
    - ``passage``: The gold's section is in the first k results, but the passage returned from this section
      does not contain the gold.
-   - ``passage order``: The passages of all candidates were sorted together, and passages from other sections
-     were ranked above the gold.
+   - ``passage order``: The passages of all candidates were sorted together, and other passages were ranked
+     above the gold.
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
     if found:
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
-    if last in ranks and ranks[last] <= depth:
+    near = last in ranks and ranks[last] <= depth
+    if "passage order" in ranks and (near or "rerank" not in stages):
+        return "passage order" if ranks["passage order"] > depth else "passage"
+    if near:
         return "passage"
-    if "passage order" in ranks and "rerank" not in stages:
-        return "passage order"
     if "fusion" not in ranks:
         return "mapping" if ranks else "retrieval"
     for stage in ("cap", "group"):
@@ -225,4 +226,8 @@ def _outcome(row: Row) -> str:
     if rank is not None and rank <= DEPTH:
         return f"gold at rank {rank}"
     where = f"gold at rank {rank}, below the first {DEPTH}" if rank else "gold not among the hits"
-    return f"{where}; lost at {lost_in(row)}" if row.lost else where
+    if not row.lost:
+        return where
+    lost = lost_in(row)
+    low = row.gold_ranks.get(lost, 0)
+    return f"{where}; lost at {lost}{f' (rank {low}; the first {DEPTH} count)' if low > DEPTH else ''}"

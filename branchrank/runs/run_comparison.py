@@ -345,6 +345,9 @@ def _pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> li
 def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     """Describe the settings that differ between two runs, each with the baseline's value first."""
     old, new = baseline.record, candidate.record
+    for place, one, other in (("baseline", baseline, candidate), ("candidate", candidate, baseline)):
+        if alone := [name for name in one.predictors if name not in other.predictors]:
+            yield f"only in the {place} run: {', '.join(alone)}"
     for name in ("corpus_digest", "top_k", "mode", "seed"):
         if getattr(old, name) != getattr(new, name):
             yield f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
@@ -352,7 +355,7 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
         yield "half and full hits: only one of the runs counts lines without content"
     built = {each.name: each.digest for each in old.indexes}
     for index in new.indexes:
-        if built.get(index.name) != index.digest:
+        if index.name in built and built[index.name] != index.digest:
             yield f"index {index.name}: another build"
     for section in sorted(old.settings.keys() & new.settings.keys()):
         before, after = old.settings[section], new.settings[section]

@@ -225,9 +225,13 @@ def enough_words(comparison: Comparison) -> str:
     if comparison.enough is None:
         return ""
     questions, pages = comparison.enough
-    has = comparison.documents
-    limit = f" (the corpus has {has:,})" if 0 < has < pages else ""
+    limit = f" (the corpus has {comparison.documents:,})" if beyond_corpus(comparison) else ""
     return f"about {questions:,} questions on {pages:,} pages{limit}"
+
+
+def beyond_corpus(comparison: Comparison) -> bool:
+    """Whether the questions that would decide a comparison need more pages than the corpus has."""
+    return comparison.enough is not None and 0 < comparison.documents < comparison.enough[1]
 
 
 def _what_would_settle(comparison: Comparison) -> str:

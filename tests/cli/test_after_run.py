@@ -41,11 +41,16 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
         **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
         **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
     }
-    for documents, more in ((30, " (the corpus has 30)"), (100_000, "")):
+    short = "without more pages, choose by cost"
+    for documents, more, way in (
+        (30, " (the corpus has 30)", short),
+        (100_000, "", lines[place + 2].strip()),
+    ):
         written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
-        assert f"\n  hybrid vs local: {decides[1]}{more} would decide\n" in invoke("show", "latest").stdout
+        line = f"\n  hybrid vs local: {decides[1]}{more} would decide\n  {way}\n"
+        assert line in invoke("show", "latest").stdout
     written.write_text(json.dumps(record))
-    for line in lines[place + 2 : -1]:
+    for line in lines[place + 3 : -1]:
         assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
         assert f"{line.split()[-1]}: where does kettle" in invoke(*shlex.split(line)[1:]).stdout
     assert lines[-1] == f"report: reports/{made.directory.name}/report.html"

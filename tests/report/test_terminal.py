@@ -42,8 +42,8 @@ def test_every_number_fits_into_80_columns(
     assert lines[2].startswith("Inconclusive, hybrid leads: ")
     last = lines[lines.index("next:") + 1 :]
     assert re.fullmatch(r"  hybrid vs local: about [\d,]+ questions on \d+ pages would decide", last[0])
-    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[1:])
-    assert len(last) == 4
+    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[2:])
+    assert len(last) == 5
     print_details(made)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert any(line.startswith("A strict hit contains") for line in lines)
@@ -58,7 +58,7 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     run = make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0)
     print_summary(run)
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line]) == 11
+    assert len([line for line in lines if line]) == 12
     assert [line for line in lines if line.startswith(long)] == [lines[7]]
     print_details(run)
     verdict = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{long} vs local: ")]

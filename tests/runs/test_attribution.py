@@ -33,7 +33,11 @@ def test_gold_lost_in_the_passage_order_has_its_own_label() -> None:
     than a wrong passage of the right section."""
     stages = ("dense", "fusion", "passage order")
     assert lost_at(stages, {"dense": 3, "fusion": 8, "passage order": 9}, found=False) == "passage order"
-    assert lost_at(stages, {"dense": 3, "fusion": 2, "passage order": 9}, found=False) == "passage"
+    assert lost_at(stages, {"dense": 3, "fusion": 2, "passage order": 9}, found=False) == "passage order"
+    assert lost_at(stages, {"dense": 3, "fusion": 2, "passage order": 4}, found=False) == "passage"
+    reranked = (*stages, "rerank")
+    assert lost_at(reranked, {"fusion": 2, "rerank": 1, "passage order": 9}, found=False) == "passage order"
+    assert lost_at(reranked, {"fusion": 2, "rerank": 7, "passage order": 9}, found=False) == "rerank"
 
 
 def test_rows_of_older_runs_get_the_label_too() -> None:
