@@ -54,6 +54,10 @@ class RunFolder(click.Path):
             self.fail(f"there is no {self.status} run in {folders}", param, ctx)
         return found
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Return what an error about a missing run adds."""
+        return f"Give a run, or 'latest' for the newest {self.status} run."
+
 
 RUN = RunFolder()
 

@@ -197,8 +197,9 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         known = ", ".join(
             f"{scoring}{name}{'@k' if each.cutoff == 'needed' else ''}" for name, each in _BY_NAME.items()
         )
-        near = nearest(match["name"], _BY_NAME) if match else ""
-        rest = text.strip()[len(match["name"]) :] if match else ""
+        near = nearest(match["name"] if match else text, _BY_NAME)
+        number = re.search(r"\d+$", text.strip())
+        rest = text.strip()[len(match["name"]) :] if match else f"@{number[0]}" if number else ""
         remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"
         raise UsageError(f"unknown measure {whole!r}", remedy=remedy)
     parameters, p = _parse_arguments(whole, match["arguments"])

@@ -88,6 +88,7 @@ def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) ->
     assert invoke("show", "nothing").exit_code == 3
     none = invoke("resume", "latest")
     assert (none.exit_code, "there is no interrupted run in reports" in none.stderr) == (2, True)
+    assert "'latest'" in invoke("advise").stderr
     pair = invoke("gate", "latest", "--baseline", made_later.name)
     assert pair.stdout.startswith("pass: local: ")
     assert invoke("datasets", "a=latest").exit_code == invoke("datasets", made_later).exit_code

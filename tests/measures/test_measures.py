@@ -117,7 +117,13 @@ def test_a_wrong_name_is_an_error_with_a_fix(name):
 
 
 @pytest.mark.parametrize(
-    ("typo", "near"), [("nDGC@10", "nDCG@10"), ("Sucess(rel=2)@1", "Success(rel=2)@1"), ("Judgd", "Judged")]
+    ("typo", "near"),
+    [
+        ("nDGC@10", "nDCG@10"),
+        ("Sucess(rel=2)@1", "Success(rel=2)@1"),
+        ("Judgd", "Judged"),
+        ("nDCG10", "nDCG@10"),
+    ],
 )
 def test_a_typo_gets_a_valid_name_suggested(typo, near):
     with pytest.raises(UsageError) as caught:
