@@ -25,7 +25,6 @@ from branchrank.io.files import (
     digest_of,
     read_file,
     remove_temporary,
-    write_bytes,
     write_jsonl,
 )
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
@@ -204,22 +203,25 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     write_jsonl(path, (question_line(question) for question in questions))
 
 
-def append_question(path: Path, question: Question) -> Question:
+def append_question(path: Path, question: Question, digest: str | None = None) -> Question:
     """Append a question to a question file, without changing its existing lines.
 
     The file is created if it does not exist. A question without an id gets an id made from its content.
-    Raises :class:`QuestionError` if the file is invalid or already contains a question with the same id.
+    Raises :class:`QuestionError` if the file is invalid or already contains a question with the same id, and
+    :class:`ChangedFileError` if ``digest`` is given and is not its digest (:func:`content_digest`).
     """
     if not question.id:
         question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
-    before = path.read_bytes() if path.exists() else b""
-    if before.strip() and question.id in {each.id for each in load_questions(path)}:
+    digest = content_digest(path) if digest is None else digest
+    if (
+        path.exists()
+        and path.read_bytes().strip()
+        and question.id in {each.id for each in load_questions(path)}
+    ):
         raise QuestionError(
             f"{path} already has a question {question.id!r}", remedy=f"give another --id, or edit {path}"
         )
-    if before and not before.endswith(b"\n"):
-        before += b"\n"
-    write_bytes(path, before + msgspec.json.encode(question_line(question)) + b"\n")
+    replace_question(path, question, digest)
     return question
 
 
@@ -252,7 +254,7 @@ def replace_question(path: Path, question: Question, digest: str) -> str:
         stream.flush()
         os.fsync(stream.fileno())
         if not digest == digest_bytes(before) == content_digest(path):
-            raise ChangedFileError(f"{path} has changed since it was read", remedy="reload the page")
+            raise ChangedFileError(f"{path} has changed since it was read", remedy="try again")
     return digest_bytes(content)
 
 
