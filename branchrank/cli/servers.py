@@ -167,7 +167,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
         _run(mcp_application(server, access), address["host"], address["port"], ["serving MCP on "], PATH)
 
 
-@click.command("view", cls=Command)
+@click.command("view", cls=Command, interrupted="view stopped")
 @click.argument("reports", required=False, type=FOLDER)
 @DATA_DIR
 @flag("--annotator", "Your name, which is stored with each label. Default: your user name.")
@@ -177,9 +177,10 @@ def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_ope
     """Show the runs in the folder REPORTS on a local web page (default: reports and branchrank-demo/reports).
 
     The page lists all runs with their verdicts and trends, shows the questions of one run or of two runs side
-    by side, and lets you label the passages that the systems found. Labels are stored in the question file of
-    the workspace. Without REPORTS and --data-dir, and without a workspace in data, the workspace is that of
-    the demo. Only this machine can reach the page, and the page loads nothing from other servers.
+    by side, and lets you add questions and label the passages that the systems found. Both are stored in the
+    question file of the workspace. Without REPORTS and --data-dir, and without a workspace in data, the
+    workspace is that of the demo. Only this machine can reach the page, and the page loads nothing from other
+    servers.
     """
     from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
     from branchrank.serve.view import View, serve_view

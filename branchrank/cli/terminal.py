@@ -112,11 +112,15 @@ def _open_closed_streams() -> None:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    If ``resumes`` is true, an interrupted command can be run again to resume its work.
+    If ``resumes`` is true, an interrupted command can be run again to resume its work. Other commands print
+    ``interrupted`` when Ctrl-C ends them.
     """
 
-    def __init__(self, *arguments: Any, resumes: bool = False, **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, resumes: bool = False, interrupted: str = "interrupted", **named: Any
+    ) -> None:
         self.resumes = resumes
+        self.interrupted = interrupted
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
         self.has_many_flags = sum(isinstance(each, click.Option) for each in self.params) > MANY
@@ -159,7 +163,7 @@ class Command(click.Command):
 
     def _interrupted(self, ctx: click.Context) -> str:
         if not self.resumes:
-            return "interrupted"
+            return self.interrupted
         fresh = " without --fresh" if ctx.params.get("fresh") else ""
         return f"interrupted; to resume, run the same command again{fresh} (finished work is kept)"
 

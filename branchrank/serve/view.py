@@ -22,7 +22,7 @@ import msgspec
 
 from branchrank.errors import BranchRankError, MissingDependencyError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import NOT_JSON
+from branchrank.io.files import NOT_JSON, read_beneath
 from branchrank.io.printable import safe
 from branchrank.questions.question_files import ChangedFileError
 from branchrank.serve.access import Access
@@ -30,7 +30,7 @@ from branchrank.serve.server import Guard, Refusal, http_server, listen, url_of
 from branchrank.serve.view_documents import Documents
 from branchrank.serve.view_labels import GivenLabel, LabelDesk
 from branchrank.serve.view_questions import Filters, QuestionLists
-from branchrank.serve.view_runs import RunList, compared, trends
+from branchrank.serve.view_runs import REPORTS, RunList, compared, trends
 
 try:
     from starlette.applications import Starlette
@@ -59,6 +59,13 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
+}
+#: A report is a page of its own, in whose sandbox only the scripts that it contains run.
+_REPORT_HEADERS = {
+    **_HEADERS,
+    "content-security-policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "unsafe-none",  # the HTML standard requires this with a sandbox
 }
 #: The paths of the page's views, which all have the same HTML.
 _VIEWS = ("/", "/questions", "/compare", "/label")
@@ -107,12 +114,25 @@ class View:
         return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
 
     def documents_json(self, _request: Request) -> object:
-        """Return the names of the workspace's documents, and the newest run of them."""
-        return {"sources": self.documents.sources, "newest": self.questions.newest()}
+        """Return the names of the workspace's documents, and the newest run of its questions."""
+        return {"sources": self.documents.sources, "newest": self.labels.newest()}
+
+    def places_json(self, request: Request) -> object:
+        """Return the documents and sections whose name or heading contains the words."""
+        return self.documents.places(request.query_params.get("words", ""))
+
+    def report(self, request: Request) -> Response:
+        """Return the report in a run's folder, whose scripts reach neither the page nor another host."""
+        name, directory = request.path_params["name"], self.runs.directory(_run_keys(request)[0])
+        try:
+            content = read_beneath(directory, name if name in REPORTS else "")
+        except OSError:
+            raise Refusal(404, "no_file", "the run has no such report") from None
+        return Response(content, headers=_REPORT_HEADERS, media_type=REPORTS[name])
 
     def label_json(self, request: Request) -> object:
         """Return a question to label, with its passages."""
-        return self.labels.page(_run_keys(request)[0], request.query_params.get("question", ""))
+        return self.labels.page(*(request.query_params.get(name, "") for name in ("run", "question")))
 
     def add_label(self, body: bytes) -> object:
         """Write a label, and return the question's new state."""
@@ -142,16 +162,19 @@ def view_application(view: View, access: Access) -> Guard:
     routes = [
         *(Route(path, _page) for path in _VIEWS),
         Route("/page/{name}", _file),
+        Route("/report/{name}", view.report),
         Route("/api/runs", _answer(view.runs_json)),
         Route("/api/questions", _answer(view.questions_json)),
         Route("/api/question", _answer(view.question_json)),
         Route("/api/document", _answer(view.document_json)),
         Route("/api/compare", _answer(view.comparison_json)),
         Route("/api/documents", _answer(view.documents_json)),
+        Route("/api/places", _answer(view.places_json)),
         Route("/api/label", _answer(view.label_json)),
         Route("/api/labels", _writing(view.add_label, access), methods=["POST"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={Refusal: _refused, Exception: _fault})
+    handlers = {Refusal: _refused, BranchRankError: _refused, Exception: _fault}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, msgspec.structs.replace(access, token=""), flags=False)
 
 
@@ -198,18 +221,16 @@ def _writing(
 
 
 def _json(make: Callable[[], object]) -> Response:
-    try:
-        content = msgspec.json.encode(make())
-    except ChangedFileError as error:
-        raise Refusal(409, "changed", safe(error.message)) from None
-    except BranchRankError as error:
-        raise Refusal(422, "refused", safe(str(error))) from None
-    return Response(content, headers=_HEADERS, media_type="application/json")
+    return Response(msgspec.json.encode(make()), headers=_HEADERS, media_type="application/json")
 
 
-async def _refused(_request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, Refusal)
-    return refusal.response
+async def _refused(_request: Request, error: Exception) -> Response:
+    if isinstance(error, ChangedFileError):
+        error = Refusal(409, "changed", safe(error.message))
+    elif isinstance(error, BranchRankError):
+        error = Refusal(422, "refused", safe(str(error)))
+    assert isinstance(error, Refusal)
+    return error.response
 
 
 async def _fault(_request: Request, _error: Exception) -> Response:

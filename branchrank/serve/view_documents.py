@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import RLock
 
-from branchrank.corpus.loading import digest_now, discover
+from branchrank.corpus.loading import digest_now, discover, read_documents
 from branchrank.corpus.reading import document_lines
-from branchrank.errors import BranchRankError, CorpusError
+from branchrank.errors import BranchRankError, CorpusError, nearest
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import digest_of
 from branchrank.io.printable import safe
 from branchrank.records import Record
 from branchrank.runs.directory import RunRecord
+
+#: The number of places that are found for a name or a heading.
+MOST_PLACES = 20
 
 
 class ShownDocument(Record, frozen=True, kw_only=True):
@@ -108,3 +111,27 @@ class Documents(Mapping[str, list[str]]):
         if self.root is None:
             return []
         return [safe(file.source) for file in discover(self.root, self.folder.exclude).files]
+
+    def places(self, words: str) -> list[tuple[str, int, str]]:
+        """Find documents by name and sections by heading, with the first line and the heading of each.
+
+        A document with exactly this name is the only result. Without a match, the most similar name is found.
+        """
+        sources, wanted = self.sources, words.casefold().split()
+        if words in sources:
+            return [(words, 1, "")]
+
+        def matches(text: str) -> bool:
+            return all(word in text.casefold() for word in wanted)
+
+        found = [(source, 1, "") for source in sources if matches(source)]
+        for source in sources:
+            if len(found) >= MOST_PLACES:
+                break
+            if self.root and matches("\n".join(self.get(source, ()))):  # most documents need not be parsed
+                for document in read_documents(self.root, [source], []):
+                    sections = (each for each in document.sections if matches(each.title))
+                    found += [(source, each.line_start, safe(each.title)) for each in sections]
+        forms = {form: each for each in sources for form in (Path(each).stem, Path(each).name, each)}
+        near = nearest(words, forms)
+        return found[:MOST_PLACES] or ([(forms[near], 1, "")] if near else [])

@@ -1,16 +1,18 @@
-"""Labels that a person gives on the local page, stored in the workspace's question file.
+"""Labels that a person gives on the local page to the questions of the workspace, and new questions.
 
 1. The passages that a run's systems returned for a question are pooled as in ``branchrank questions label``
-   (:mod:`branchrank.runs.labeling`): once each, in a shuffled order, and without the systems' names.
+   (:mod:`branchrank.runs.labeling`): once each, in a shuffled order, and without the systems' names. A run of
+   other questions has no passages, and its questions are never added to the workspace's question file.
 2. The annotator labels a passage, or picks lines. Lines inside a pooled passage narrow its label to these
    lines. Other lines are a passage of their own.
-3. Each label is written immediately. The page sends the digest of the question file that it knows, and the
-   digest of the document that it shows. If one of the files has changed, nothing is written.
+3. Each label is written immediately. The first label of a new question also adds the question. The page
+   sends the digest of the question file that it knows, and the digest of the document that it shows. If one
+   of the files has changed, nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Annotated
@@ -18,19 +20,20 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from branchrank.errors import RunError, UsageError
+from branchrank.errors import QuestionError, RunError, UsageError
 from branchrank.io.printable import safe
-from branchrank.questions.anchoring import span_digest
+from branchrank.questions.anchoring import new_question, span_digest
 from branchrank.questions.labels import Choice, Label, labels_of, with_label
 from branchrank.questions.question_files import (
-    HASHED,
     ChangedFileError,
+    append_question,
     content_digest,
     draw,
+    load_questions,
     replace_question,
 )
 from branchrank.records import SEED, LineNumber, Question, Record, Span
-from branchrank.runs.labeling import continued, heading_of, is_open, other_documents, pooled
+from branchrank.runs.labeling import heading_of, is_open, other_documents, pooled
 from branchrank.serve.view_documents import Documents
 from branchrank.serve.view_questions import QuestionLists, RunQuestions
 
@@ -45,12 +48,15 @@ Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 class GivenLabel(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A label that the page sends.
 
-    ``first`` and ``last`` are the lines of the passage, and ``answer`` the picked lines, if only these answer
-    the question. ``version`` and ``document`` are the digests of the question file and of the document.
+    ``question`` is the id of the question, or "" for a new question with the text ``text``. ``run`` is "" if
+    the page shows no run's passages. ``first`` and ``last`` are the lines of the passage, and ``answer`` the
+    picked lines, if only these answer the question. ``version`` and ``document`` are the digests of the
+    question file and of the document.
     """
 
     run: Text
     question: Text
+    text: Text = ""
     source: Text
     first: LineNumber
     last: LineNumber
@@ -80,6 +86,8 @@ class ShownPassage(Record, frozen=True, kw_only=True):
 class LabelPage(Record, frozen=True, kw_only=True):
     """One question with its gold and its passages, and the place of the question among the others.
 
+    ``run`` is the run with the passages, or "" for the reason in ``note``. Without a question in the file,
+    ``id`` is "". ``with_gold`` and ``labeled`` count the questions that have gold and the annotator's labels.
     ``waiting`` is the next question that has a passage without a label, or "" if there is none. If no later
     question has such a passage, ``earlier`` is the number of earlier questions that have one.
     """
@@ -87,12 +95,15 @@ class LabelPage(Record, frozen=True, kw_only=True):
     file: str
     version: str
     annotator: str
+    run: str
+    note: str
     id: str
     question: str
     gold: tuple[tuple[str, int | None, int | None], ...]
     passages: tuple[ShownPassage, ...]
     number: int
     total: int
+    with_gold: int
     labeled: int
     previous: str
     next: str
@@ -113,28 +124,37 @@ class LabelDesk:
     def _path(self) -> Path:
         return self._documents.folder.questions_path
 
+    def newest(self) -> str:
+        """Return the key of the newest run that asked questions of the workspace, or ""."""
+        return "" if self._documents.root is None else self._lists.newest(self._known())
+
     def page(self, key: str, question_id: str = "") -> LabelPage:
         """Return a question, by default the first that has a passage without a label.
 
-        Raises :class:`UsageError` if the page has no workspace or the question is unknown, :class:`RunError`
-        if the documents are not those of the run, and :class:`QuestionError` if the question file is invalid
-        or a question's text is different in the run.
+        Raises :class:`UsageError` if the page has no workspace or the question is unknown, and
+        :class:`QuestionError` if the question file is invalid.
         """
-        run = self._run(key)
-        version = content_digest(self._path)
-        known = continued(tuple(run.asked.values()), self._path)
-        ids = list(run.asked)
-        chosen = question_id or next(self._waiting(run, known, ids), ids[0])
-        question = run.asked.get(chosen) and known[chosen]
+        version, known = content_digest(self._path), self._known()
+        try:
+            run, note = self._run(key, known), ""
+        except RunError as error:
+            run, note = None, safe(str(error))
+        ids = list(known)
+        chosen = question_id or next(self._waiting(run, known, ids), "") or next(iter(ids), "")
+        question = known.get(chosen) if chosen else Question(id="", question="", answerable=False)
         if question is None:
-            raise UsageError(f"the run has no question {chosen!r}")
-        place = ids.index(chosen)
+            raise UsageError(f"{self._path} has no question {chosen!r}")
+        if run is not None and not run.asks(question):
+            note = f"the run {key} did not ask this question"
+        place = ids.index(chosen) if chosen else -1
         later = next(self._waiting(run, known, ids[place + 1 :]), "")
-        earlier = [] if later else [*self._waiting(run, known, ids[:place])]
+        earlier = [] if later else [*self._waiting(run, known, ids[: max(place, 0)])]
         return LabelPage(
             file=safe(str(self._path)),
             version=version,
             annotator=safe(self._annotator),
+            run="" if run is None else key,
+            note=note,
             id=chosen,
             question=safe(question.question),
             gold=tuple(
@@ -144,23 +164,28 @@ class LabelDesk:
             passages=tuple(self._shown(question, span, name) for span, name in self._pool(run, question)),
             number=place + 1,
             total=len(ids),
-            labeled=sum(any(map(self._is_own, labels_of(known[each]))) for each in ids),
-            previous=ids[place - 1] if place else "",
+            with_gold=sum(bool(each.gold) for each in known.values()),
+            labeled=sum(any(map(self._is_own, labels_of(each))) for each in known.values()),
+            previous=ids[place - 1] if place > 0 else "",
             next=ids[place + 1] if place + 1 < len(ids) else "",
             waiting=later or next(iter(earlier), ""),
             earlier=len(earlier),
         )
 
     def add(self, given: GivenLabel) -> LabelPage:
-        """Write a label, and return the question's new state.
+        """Write a label, with its question if this is new, and return the question's new state.
 
-        Raises the errors of :meth:`page`, and :class:`ChangedFileError` if a file has changed.
+        Raises the errors of :meth:`page`, :class:`RunError` for a run without passages,
+        :class:`QuestionError` for a new question that can't be added, and :class:`ChangedFileError` if a file
+        has changed.
         """
-        run = self._run(given.run)
         with self._writing:
-            question = continued(tuple(run.asked.values()), self._path).get(given.question)
-            if question is None or given.question not in run.asked:
-                raise UsageError(f"the run has no question {given.question!r}")
+            known = self._known()
+            if given.run:
+                self._run(given.run, known)
+            question = known.get(given.question) if given.question else self._new(given, known.values())
+            if question is None:
+                raise UsageError(f"{self._path} has no question {given.question!r}")
             shown = self._documents.shown(given.source)
             if shown.digest != given.document:
                 raise ChangedFileError(f"{given.source} has changed since the page read it")
@@ -174,39 +199,63 @@ class LabelDesk:
             labeled = with_label(
                 question, span, given.label, self._documents, annotator=self._annotator, answer=answer
             )
-            replace_question(self._path, labeled, given.version)
-        return self.page(given.run, given.question)
+            if given.question:
+                replace_question(self._path, labeled, given.version)
+            else:
+                labeled = new_question(labeled, self._documents)
+                labeled = append_question(self._path, labeled, given.version)
+        return self.page(given.run, labeled.id)
 
-    def _run(self, key: str) -> RunQuestions:
+    def _new(self, given: GivenLabel, known: Iterable[Question]) -> Question:
+        """Return the question to add, without its gold."""
+        text = given.text.strip()
+        if given.label != "yes":
+            raise QuestionError(
+                "a new question needs the lines that answer it", remedy="pick them, and press Yes"
+            )
+        if same := next((each.id for each in known if each.question.strip() == text), ""):
+            raise QuestionError(
+                f"{self._path} has this question already, as {same!r}", remedy="label that one"
+            )
+        return Question(id="", question=text, answerable=False)
+
+    def _known(self) -> dict[str, Question]:
+        """Return the questions of the workspace by id."""
         if self._documents.root is None:
             raise UsageError(self._documents.problem, remedy="branchrank view --data-dir WORKSPACE")
-        run = self._lists.of(key)
-        if self._documents.root_of(run.record) is None:
-            root, own = self._documents.root, self._lists.newest()
+        there = self._path.exists() and self._path.read_bytes().strip()
+        return {each.id: each for each in load_questions(self._path)} if there else {}
+
+    def _run(self, key: str, known: dict[str, Question]) -> RunQuestions:
+        """Return a run. Raises :class:`RunError` if it has no passages for these questions."""
+        root = self._documents.folder.corpus_root
+        if not key:
+            message = "no run is chosen"
+        elif self._documents.root_of((run := self._lists.of(key)).record) is None:
             message = other_documents(run.record, root, key)
-            raise RunError(
-                message if own else f"{message}; {root} has no run yet",
-                remedy=f"choose the run {own}" if own else "branchrank run experiment.toml",
+        elif not any(map(run.asks, known.values())):
+            message = (
+                f"the questions of the run {key} are from {run.record.questions_file}, not from {self._path}"
             )
-        if any(question.question.startswith(HASHED) for question in run.asked.values()):
-            raise RunError(
-                f"the run {key} has digests instead of the questions' text",
-                remedy="branchrank questions label RUN --questions FILE --output FILE --annotator NAME",
-            )
-        return run
+        else:
+            return run
+        own = self._lists.newest(known)
+        raise RunError(message, remedy=f"choose the run {own}" if own else "branchrank run experiment.toml")
 
     def _is_own(self, label: Label) -> bool:
         return label.annotator == self._annotator
 
-    def _pool(self, run: RunQuestions, question: Question) -> list[tuple[Span, str]]:
+    def _pool(self, run: RunQuestions | None, question: Question) -> list[tuple[Span, str]]:
         """Return the passages to label in shuffled order, and then the annotator's other labeled lines."""
-        pools = self._pools.setdefault(run, {})
-        if question.id not in pools:
-            rows = run.run_of(question.id).rows
-            nodes = pooled(rows, DEPTH, self._documents).get(question.id, {})
-            shuffled = sorted(nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
-            pools[question.id] = {span: nodes[span] or "" for span in shuffled}
-        found = pools[question.id]
+        found: dict[Span, str] = {}
+        if run is not None and run.asks(question):
+            pools = self._pools.setdefault(run, {})
+            if question.id not in pools:
+                rows = run.run_of(question.id).rows
+                nodes = pooled(rows, DEPTH, self._documents).get(question.id, {})
+                shuffled = sorted(nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
+                pools[question.id] = {span: nodes[span] or "" for span in shuffled}
+            found = pools[question.id]
         waiting = [(span, name) for span, name in found.items() if is_open(question, span)]
         own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in found]
         kept = [span for span in own if self._current(question, span) is not None]
@@ -219,7 +268,9 @@ class LabelDesk:
             return None
         return found if span_digest(span, self._documents) == found.answer_digest else None
 
-    def _waiting(self, run: RunQuestions, known: dict[str, Question], ids: Sequence[str]) -> Iterator[str]:
+    def _waiting(
+        self, run: RunQuestions | None, known: dict[str, Question], ids: Sequence[str]
+    ) -> Iterator[str]:
         """Yield the questions that have a passage without a label."""
         for key in ids:
             pool = self._pool(run, known[key])

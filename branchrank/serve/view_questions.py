@@ -25,7 +25,7 @@ from branchrank.errors import RunError, UsageError
 from branchrank.io.files import NOT_JSON, read_beneath, read_jsonl
 from branchrank.io.printable import safe
 from branchrank.io.table import text_of
-from branchrank.questions.question_files import load_questions
+from branchrank.questions.question_files import hashed, load_questions
 from branchrank.records import Question, Record
 from branchrank.report.browser import OUTCOMES, Passages, browser_data, gather_passages
 from branchrank.report.writing import kept_passages
@@ -35,7 +35,7 @@ from branchrank.runs.rows import Row, read_lines
 from branchrank.runs.run import RunData
 from branchrank.runs.slices import GoldFacts, slices
 from branchrank.serve.view_documents import Documents
-from branchrank.serve.view_runs import RunList, stamps
+from branchrank.serve.view_runs import ComparedRuns, RunList, compared, stamps
 
 #: The number of questions that the page shows at once.
 PAGE = 20
@@ -58,7 +58,7 @@ class Filters(Record, frozen=True, kw_only=True):
     """Which questions to list. An empty value selects everything.
 
     ``outcome`` is one of ``OUTCOMES`` or ``disagree``. ``change`` is ``better``, ``worse`` or ``any``, and
-    compares the outcome in the first run with the outcome in the second run. ``slices`` maps the label of a
+    compares the primary measure in the first run with that in the second run. ``slices`` maps the label of a
     slice to a value.
     """
 
@@ -106,6 +106,12 @@ class RunQuestions:
                 yield text_of(line["question_id"]), Answer(*given, safe(text_of(line["lost"])))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
             raise RunError(f"{path}: {error}", remedy=f"branchrank report {self.directory}") from None
+
+    def asks(self, question: Question) -> bool:
+        """Return whether the run asked this question, with the same text or its digest."""
+        asked = self.asked.get(question.id)
+        own = question.question
+        return asked is not None and (asked.question == own or asked.question == hashed(question).question)
 
     @cached_property
     def _rows(self) -> Mapping[str, list[bytes]]:
@@ -162,16 +168,29 @@ class QuestionLists:
                 del self._kept[next(iter(self._kept))]
             return before[1]
 
-    def newest(self) -> str:
-        """Return the key of the newest finished run of the workspace's documents, or ""."""
-        found = (run.key for run in self._runs.summaries() if run.status == "finished")
-        return next((it for it in found if self._documents.root_of(read_run(self._runs.directory(it)))), "")
+    def newest(self, questions: Mapping[str, Question]) -> str:
+        """Return the key of the newest finished run that asked one of the workspace's questions, or "".
+
+        ``questions`` are these questions by id. The run must also have read the workspace's documents.
+        """
+        for key in (run.key for run in self._runs.summaries() if run.status == "finished"):
+            with suppress(RunError):
+                record = read_run(self._runs.directory(key))
+                asked = [questions[each] for each in record.question_ids if each in questions]
+                if asked and self._documents.root_of(record) and any(map(self.of(key).asks, asked)):
+                    return key
+        return ""
 
     def listed(self, keys: Sequence[str], filters: Filters, page: int) -> dict[str, object]:
         """Return one page of the questions of the first run, with their answers in all of the runs."""
         runs = [self.of(key) for key in keys]
         predictors = dict.fromkeys(safe(each.name) for run in runs for each in run.record.predictors)
-        found = [question for question in runs[0].asked.values() if _matches(question, runs, filters)]
+        changed = self._changed(keys, filters) if filters.change else runs[0].asked.keys()
+        found = [
+            question
+            for question in runs[0].asked.values()
+            if question.id in changed and _matches(question, runs, filters)
+        ]
         pages = max(1, -(-len(found) // PAGE))
         page = min(max(page, 0), pages - 1)
         return {
@@ -190,6 +209,19 @@ class QuestionLists:
                 for each in found[page * PAGE : (page + 1) * PAGE]
             ],
         }
+
+    def _changed(self, keys: Sequence[str], filters: Filters) -> set[str]:
+        """Return the questions that a system won or lost against the second run, as side by side.
+
+        Raises :class:`RunError` if the two runs can't be compared.
+        """
+        found = compared(*map(self._runs.directory, keys[:2])) if len(keys) > 1 else ComparedRuns()
+        if found.problem:
+            raise RunError(found.problem)
+        systems = [each for each in found.systems if filters.predictor in ("", each.system)]
+        won = {key for each in systems for key in each.won}
+        lost = {key for each in systems for key in each.lost}
+        return {"better": won, "worse": lost}.get(filters.change, won | lost)
 
     def opened(self, keys: Sequence[str], question_id: str) -> list[dict[str, Any]]:
         """Return the gold, the answers and the document text of one question in each run that has it."""
@@ -234,11 +266,8 @@ def _matches(question: Question, runs: Sequence[RunQuestions], filters: Filters)
     for label, value in filters.slices.items():
         if question.id not in runs[0].cuts.get(label, {}).get(value, ()):
             return False
-    by_run = [run.answers.get(question.id, []) for run in runs]
-    answers = [answer for found in by_run for answer in found]
+    answers = [answer for run in runs for answer in run.answers.get(question.id, ())]
     if filters.outcome == "disagree" and len({answer.outcome == 0 for answer in answers}) < 2:
-        return False
-    if filters.change and not _changed(by_run, filters):
         return False
     wanted = OUTCOMES.index(filters.outcome) if filters.outcome in OUTCOMES else None
     return any(
@@ -247,21 +276,6 @@ def _matches(question: Question, runs: Sequence[RunQuestions], filters: Filters)
         and wanted in (None, answer.outcome)
         for answer in answers
     )
-
-
-def _changed(by_run: Sequence[Sequence[Answer]], filters: Filters) -> bool:
-    """Return whether the outcome of a predictor is different in the first and in the second run."""
-    if len(by_run) < 2:
-        return False
-    now, before = (
-        {answer.predictor: answer.outcome for answer in found if not answer.repeat} for found in by_run[:2]
-    )
-    changes = {
-        "better" if now[name] < before[name] else "worse"
-        for name in now.keys() & before.keys()
-        if filters.predictor in ("", name) and now[name] != before[name]
-    }
-    return bool(changes) if filters.change == "any" else filters.change in changes
 
 
 def _tally(runs: Sequence[RunQuestions], found: Sequence[Question]) -> list[list[object]]:

@@ -44,6 +44,9 @@ from branchrank.runs.words import (
 )
 from branchrank.settings import BenchmarkSettings
 
+#: The files that contain a run's report, with their media types. The first one that exists is linked.
+REPORTS = {names.REPORT_HTML: "text/html", names.REPORT_MD: "text/plain"}
+
 
 class SystemScore(Record, frozen=True, kw_only=True):
     """A system's primary measure in one run. ``text`` is the value with its interval."""
@@ -68,7 +71,8 @@ class Verdict(Record, frozen=True, kw_only=True):
 class RunSummary(Record, frozen=True, kw_only=True):
     """A run in the list. ``key`` identifies the run in the page's requests.
 
-    If the run can't be read, ``problem`` is the reason, and only ``key`` and ``folder`` are set besides.
+    ``report`` is the file name of the run's report. If the run can't be read, ``problem`` is the reason, and
+    only ``key`` and ``folder`` are set besides.
     """
 
     key: str
@@ -81,6 +85,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     questions: int = 0
     digest: str = ""
     corpus: str = ""
+    report: str = ""
     measure: str = ""
     systems: tuple[str, ...] = ()
     scores: tuple[SystemScore, ...] = ()
@@ -137,7 +142,7 @@ class RunList:
         return sorted(found, key=lambda run: (run.created, run.key), reverse=True)
 
     def _summary(self, key: str, directory: Path) -> RunSummary:
-        listed = (names.RUN_JSON, names.SUMMARY_CSV, names.COMPARISONS_CSV)
+        listed = (names.RUN_JSON, names.SUMMARY_CSV, names.COMPARISONS_CSV, *REPORTS)
         stamp = (key, *stamps(directory, listed))
         before, summary = self._known.get(directory, (None, None))
         if summary is None or before != stamp or summary.status not in ("finished", ""):
@@ -177,6 +182,7 @@ def summarize_run(key: str, directory: Path) -> RunSummary:
         key=key,
         folder=folder,
         status=listed.status,
+        report=next((name for name in REPORTS if (directory / name).is_file()), ""),
         measure=measure,
         scores=scores,
         verdicts=verdicts,
@@ -260,7 +266,7 @@ def _trend(experiment: str, runs: Sequence[RunSummary]) -> Trend:
 
 
 class ComparedSystem(Record, frozen=True, kw_only=True):
-    """A system in two runs: its means, latencies and verdict, and how many questions were won and lost."""
+    """A system in two runs: its means, latencies and verdict, and the ids of the questions won and lost."""
 
     system: str
     values: tuple[str, str]
@@ -269,8 +275,8 @@ class ComparedSystem(Record, frozen=True, kw_only=True):
     verdict: str
     words: str
     sentence: str
-    won: int
-    lost: int
+    won: tuple[str, ...]
+    lost: tuple[str, ...]
 
 
 class ComparedRuns(Record, frozen=True, kw_only=True):
@@ -316,8 +322,8 @@ def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem
         verdict="" if pair.failed else found.verdict,
         words=failed if pair.failed else verdict_words(found),
         sentence="" if pair.failed else safe(sentence(found)),
-        won=len(pair.won),
-        lost=len(pair.lost),
+        won=pair.won,
+        lost=pair.lost,
     )
 
 

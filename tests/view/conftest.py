@@ -11,6 +11,7 @@ from support.local_page import page_of
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.questions.question_files import write_questions
+from branchrank.report.writing import write_report
 from branchrank.runs.run import RunData
 
 
@@ -22,14 +23,17 @@ def dated(run: RunData, created: str) -> None:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs of one experiment, the last with other questions; one that can't be read; a workspace."""
+    """Three runs of one experiment, the last with fewer questions; one that can't be read; a workspace."""
     folder = tmp_path_factory.mktemp("view")
     make_corpus(folder / "docs", 60, text="kettle <img src=x onerror=alert(1)> \x1b[31m")
     questions = make_questions(30, unanswerable=2)
     arms = [Planned("local", 0.6), Planned("hybrid", 0.8), Planned("<b>bold</b>", 0.2)]
     dated(make_run(folder, arms[:2], questions), "2026-01-01T00:00:00+00:00")
-    dated(make_run(folder, arms[:2][::-1], questions, baseline="local"), "2026-01-02T00:00:00+00:00")
-    dated(make_run(folder, arms, make_questions(25)), "2026-01-03T00:00:00+00:00")
+    others = [Planned("hybrid", 0.7), Planned("local", 0.6), Planned("extra", 0.5)]
+    dated(make_run(folder, others, questions, baseline="local"), "2026-01-02T00:00:00+00:00")
+    newest = make_run(folder, arms, make_questions(25))
+    write_report(newest)
+    dated(newest, "2026-01-03T00:00:00+00:00")
     broken = folder / "reports" / "broken"
     broken.mkdir()
     (broken / "run.json").write_text('{"schema_version": 2, "experiment": "<script>alert(1)</script>"}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -31,7 +32,9 @@ def test_the_browser_opens_the_loopback_address_with_the_token(made: Path, tmp_p
         assert token not in httpx.get(url).text, "only the address contains the token"
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.2", int(url.rpartition(":")[2])), timeout=5)
-        process.terminate()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "view stopped\n"
+    assert process.returncode == 130
 
 
 def test_a_port_in_use_and_a_folder_without_runs_are_errors(made: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from support.axe import violations
 from support.chromium import Chromium, needs_chromium
+from support.commands import invoke
 from support.http_server import Running
 from support.local_page import READY, TOKEN, page_of
 
@@ -83,23 +84,6 @@ def test_a_label_is_appended_at_once_and_nothing_else_changes(desk: Running, own
     assert not list(path.parent.glob("*.tmp"))
 
 
-def test_a_label_is_corrected_with_its_gold(desk: Running, own: Path) -> None:
-    shown = state(desk, own)
-    for label in ("yes", "no"):
-        shown = give(desk, body_of(shown, own, label)).json()
-    assert len(labels_of(stored(own, shown["id"]))) == 1
-    assert stored(own, shown["id"]).gold == load_questions(own / "data" / "questions.jsonl")[0].gold[:1]
-
-
-def test_lines_outside_the_passage_are_a_passage_of_their_own(desk: Running, own: Path) -> None:
-    shown = state(desk, own)
-    document = httpx.get(f"{desk.url}/api/document", params={"source": "page-40.md"}).json()
-    given = body_of(shown, own, source="page-40.md", document=document["digest"], first=3, last=4)
-    now = give(desk, {**given, "answer": [3, 4]}).json()
-    assert ["page-40.md", 3, 4] in now["gold"]
-    assert now["passages"][-1]["label"] == "yes"
-
-
 def test_of_labels_sent_at_once_from_two_windows_one_is_refused(desk: Running, own: Path) -> None:
     shown = state(desk, own)
     with ThreadPoolExecutor(8) as windows:
@@ -126,12 +110,10 @@ def test_a_change_during_the_writing_is_refused(own: Path, monkeypatch: pytest.M
     assert not list(path.parent.glob(".*.tmp"))
 
 
-def test_a_run_without_the_text_of_its_questions_has_the_reason(desk: Running, own: Path) -> None:
-    directory = own / "reports" / key_of(own)
-    questions = [hashed(each) for each in load_questions(directory / "questions.jsonl")]
-    write_questions(directory / "questions.jsonl", questions)
-    answer = httpx.get(f"{desk.url}/api/label", params={"run": key_of(own)})
-    assert "digests instead of the questions' text" in answer.json()["error"]["message"]
+def test_a_run_with_digests_of_its_questions_is_labeled(desk: Running, own: Path) -> None:
+    directory, shown = own / "reports" / key_of(own), state(desk, own)
+    write_questions(directory / "questions.jsonl", map(hashed, load_questions(directory / "questions.jsonl")))
+    assert state(desk, own) == shown
 
 
 def test_a_document_that_changed_is_refused(desk: Running, own: Path) -> None:
@@ -177,6 +159,10 @@ def test_only_the_page_of_this_start_may_write(
         {"source": "../data/questions.jsonl"},
         {"source": "/etc/passwd"},
         {"question": "no such question"},
+        {"question": "", "text": " "},
+        {"question": "", "text": "new", "label": "no"},
+        {"question": "", "text": " where does kettle 3 boil"},
+        {"question": "", "text": "new", "first": 2, "last": 2},
         {"run": "../data"},
         {"path": "/tmp/x"},
     ],
@@ -187,17 +173,48 @@ def test_a_wrong_label_writes_nothing(desk: Running, own: Path, wrong: dict[str,
     assert (own / "data" / "questions.jsonl").read_bytes() == before
 
 
-def test_questions_that_the_file_does_not_have_are_appended(desk: Running, own: Path) -> None:
+def test_a_new_question_is_added_as_the_command_would(desk: Running, own: Path) -> None:
     path = own / "data" / "questions.jsonl"
-    kept = path.read_bytes().splitlines(keepends=True)[1:3]
-    path.write_bytes(b"".join(kept).rstrip(b"\n"))
-    shown = state(desk, own, "q0000")
-    assert give(desk, body_of(shown, own)).status_code == 200
-    assert path.read_bytes().startswith(b"".join(kept))
-    assert [each.id for each in load_questions(path)] == ["q0001", "q0002", "q0000"]
+    before, shown = path.read_bytes().rstrip(b"\n"), state(desk, own)
+    path.write_bytes(before)
+    document = httpx.get(f"{desk.url}/api/document", params={"source": "page-40.md"}).json()["digest"]
+    given = body_of(shown, own, question="", text=" how hot? ", source="page-40.md", document=document)
+    given["answer"] = [23, 24]
+    assert give(desk, given).json()["error"]["code"] == "changed"
+    now = give(desk, {**given, "version": content_digest(path)}).json()
+    assert path.read_bytes().startswith(before + b"\n")
+    flags = "--question", "how hot?", "--source", "page-40.md", "--lines", "23-24", "--data-dir", own / "data"
+    assert invoke("questions", "add", own / "new.jsonl", *flags).exit_code == 0
+    [added] = load_questions(own / "new.jsonl")
+    kept = stored(own, added.id)
+    assert (kept.question, kept.gold, kept.answerable) == ("how hot?", added.gold, True)
+    assert (now["note"], now["number"]) == (f"the run {key_of(own)} did not ask this question", 33)
+    assert give(desk, body_of(now, own, "no")).json()["gold"] == [], "the label is corrected"
+    assert len(labels_of(stored(own, added.id))) == 1
     path.unlink()
-    assert give(desk, body_of(state(desk, own, "q0003"), own)).status_code == 200
-    assert [each.id for each in load_questions(path)] == ["q0003"]
+    assert state(desk, own)["id"] == ""
+    assert give(desk, {**given, "run": "", "version": content_digest(path)}).json()["total"] == 1
+
+
+def test_a_run_of_other_questions_adds_none_of_them(desk: Running, own: Path) -> None:
+    path, (_, other, newest) = own / "data" / "questions.jsonl", sorted((own / "reports").iterdir())[:3]
+    asked = newest / "questions.jsonl"
+    asked.write_text(asked.read_text().replace("where does", "how does"))
+    assert httpx.get(f"{desk.url}/api/documents").json()["newest"] == other.name
+    shown = httpx.get(f"{desk.url}/api/label", params={"run": newest.name}).json()
+    assert (shown["id"], shown["passages"], shown["total"], shown["with_gold"]) == ("q0000", [], 32, 30)
+    assert shown["note"].endswith(f"not from {path}\n  fix: choose the run {other.name}")
+    given = body_of(state(desk, own), own)
+    assert give(desk, {**given, "run": newest.name}).status_code == 422
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    assert give(desk, {**given, "version": content_digest(path)}).status_code == 422, "it is not in the file"
+
+
+def test_documents_are_found_by_name_and_heading(page: Running) -> None:
+    for words, place in {"page-40.md": [1, ""], "PART 40": [21, "Part 40"], "page-400": [1, ""]}.items():
+        found = httpx.get(f"{page.url}/api/places", params={"words": words}).json()
+        assert found == [["page-40.md", *place]]
+    assert httpx.get(f"{page.url}/api/places", params={"words": "no such heading"}).json() == []
 
 
 def test_without_a_workspace_the_reason_is_shown(own: Path) -> None:
@@ -221,12 +238,11 @@ def test_the_newest_run_of_the_workspace_is_opened_and_another_has_the_reason(ow
         with page_of(own) as desk:
             assert httpx.get(f"{desk.url}/api/documents").json()["newest"] == own_run
             query = {"run": paths[number].parent.name}
-            message = httpx.get(f"{desk.url}/api/label", params=query).json()["error"]["message"]
+            message = httpx.get(f"{desk.url}/api/label", params=query).json()["note"]
         assert "data/click-docs" in message
         assert message.endswith(
             f"\n  fix: {f'choose the run {own_run}' if own_run else 'branchrank run experiment.toml'}"
         )
-        assert ("has no run yet" in message) is not bool(own_run)
 
 
 def open_desk(browser: Chromium, server: Running, folder: Path) -> None:
@@ -308,7 +324,9 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
         assert [each.label for each in found] == ["yes", *["no"] * others]
         assert found[0].gold is not None
         assert found[0].gold[1] - found[0].gold[0] == 1
-        assert f"; {number} have labels" in browser.run("document.querySelector('.progress').textContent")
+        assert f" 30 with gold, {number} with labels" in browser.run(
+            "document.querySelector('.progress').textContent"
+        )
         assert browser.run("document.activeElement.className") == "onward"
         browser.press("Enter")
         browser.wait(f"{READY} && !location.search.includes({json.dumps(shown['id'])})")
@@ -317,6 +335,28 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
     assert f" {earlier - 3} earlier questions" in browser.run("document.querySelector('.onward').textContent")
     spans = "[...document.querySelectorAll('.lines')].every((box) => box.scrollWidth <= box.clientWidth)"
     assert browser.run(spans), "lines wrap on a narrow screen"
+
+
+@needs_chromium
+def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running, own: Path) -> None:
+    browser.look(400)
+    open_desk(browser, desk, own)
+    browser.run("document.querySelector('#view p a').focus()")
+    for keys, condition in (
+        (["Enter"], f"{READY} && document.activeElement.name === 'text'"),
+        ([*"how hot?", "Tab", *"part 40", "Enter"], "document.querySelector('.places button')"),
+        (["Tab", "Tab", "Enter"], "document.activeElement.getAttribute('role') === 'listbox'"),
+        (["ArrowDown", "p"], SAID % "needs the lines"),
+        (["ArrowDown", "ArrowDown", "Enter"], "location.search.includes('question=q-')"),
+    ):
+        for key in keys:
+            browser.press(key)
+        browser.wait(condition)
+    added = load_questions(own / "data" / "questions.jsonl")[-1]
+    assert (added.question, labels_of(added)[0].gold) == ("how hot?", (23, 23))
+    browser.wait(f"{READY} && document.activeElement.textContent === 'Add a question'")
+    browser.console.clear()
+    assert violations(browser) == []
 
 
 @needs_chromium

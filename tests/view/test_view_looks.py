@@ -26,7 +26,9 @@ def visit(browser: Chromium, page: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
-@pytest.mark.parametrize("path", ["/", "/questions", "/questions?both", "/compare?both", "/label"])
+@pytest.mark.parametrize(
+    "path", ["/", "/questions", "/questions?both", "/compare?both", "/label", "/label?add=1"]
+)
 def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     browser: Chromium, page: Running, made: Path, path: str, width: int, dark: bool
 ) -> None:
@@ -39,7 +41,7 @@ def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     assert browser.run("document.querySelectorAll('b, img, #view script').length") == 0
     shown = browser.run("document.body.textContent")
     assert "<b>bold</b>" in shown or path not in ("/", "/questions")
-    assert "<img src=x" in shown or path in ("/", "/compare?both")
+    assert "<img src=x" in shown or path in ("/", "/compare?both", "/label?add=1")
     assert "\x1b" not in shown
     assert browser.dialogs == browser.console == []
     assert browser.requests
@@ -47,7 +49,7 @@ def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     assert violations(browser) == []
 
 
-def test_the_trend_shows_each_run_and_the_break(browser: Chromium, page: Running) -> None:
+def test_trends_are_drawn_and_reports_are_kept_apart(browser: Chromium, page: Running) -> None:
     visit(browser, page, "/")
     labels = browser.run(
         "[...document.querySelectorAll('.trend [role=img]')].map((each) => each.getAttribute('aria-label'))"
@@ -55,3 +57,8 @@ def test_the_trend_shows_each_run_and_the_break(browser: Chromium, page: Running
     assert [label[:18] for label in labels[:3]] == [f"local, 2026-01-0{day} " for day in (1, 2, 3)]
     assert browser.run("document.querySelectorAll('.trend .line').length") == 2
     assert browser.run("document.querySelectorAll('.trend .break').length") == 2
+    browser.run("[...document.querySelectorAll('.run a')].find((a) => a.textContent === 'Report').click()")
+    browser.wait("document.querySelectorAll('.question').length")
+    storage = "(() => { try { return Boolean(localStorage); } catch { return false; } })()"
+    assert browser.run(storage) is False, "the token is there"
+    assert browser.console == []

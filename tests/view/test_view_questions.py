@@ -91,31 +91,28 @@ def test_pages_hold_all_questions_once(page: Running, made: Path) -> None:
     assert ask(page, "questions", run=key, page=99)["page"] == 1
 
 
-def test_two_runs_show_both_answers_and_what_changed(page: Running, made: Path) -> None:
-    now, before = runs_of(made)[2].name, runs_of(made)[0].name
-    found = ask(page, "questions", run=now, against=before)
-    assert all(len(question[2]) == 2 for question in found["questions"])
-    assert ask(page, "questions", run=now, against=before, change="any")["found"] == 0
-    opened = ask(page, "question", run=now, against=before, id="q0001")
-    assert len(opened) == 2
-
-
 def test_a_comparison_has_the_verdicts_of_the_command(page: Running, made: Path) -> None:
     first, second, other = runs_of(made)
     found = ask(page, "compare", run=second.name, against=first.name)
     command = compare_runs(load_run(second), load_run(first), CompareOptions())
     for shown, pair in zip(found["systems"], command.pairs, strict=True):
+        tested, rows = pair.comparison, (pair.candidate, pair.baseline)
         assert shown["system"] == pair.candidate.predictor
-        assert (shown["words"], shown["sentence"]) == (
-            verdict_words(pair.comparison),
-            sentence(pair.comparison),
-        )
-        both = (pair.candidate, pair.baseline)
-        assert shown["p50_ms"] == [milliseconds(each.latency_p50_ms) for each in both]
-        assert (shown["won"], shown["lost"]) == (len(pair.won), len(pair.lost))
-    assert found["systems"][0]["gap"].startswith("+0.0 (")
-    assert found["changes"] == list(command.changes)
-    assert "different questions" in ask(page, "compare", run=other.name, against=first.name)["problem"]
+        assert (shown["words"], shown["sentence"]) == (verdict_words(tested), sentence(tested))
+        assert shown["p50_ms"] == [milliseconds(each.latency_p50_ms) for each in rows]
+        assert (shown["won"], shown["lost"]) == (list(pair.won), list(pair.lost))
+        for change, ids in (("better", pair.won), ("worse", pair.lost)):
+            filters = {"change": change, "predictor": shown["system"], "against": first.name}
+            listed = ask(page, "questions", run=second.name, **filters)["questions"]
+            assert [question[0] for question in listed] == list(ids)
+    assert found["systems"][0]["lost"]
+    assert found["systems"][1]["gap"].startswith("+0.0 (")
+    assert found["changes"] == ["only in the candidate run: extra", *command.changes[1:]]
+    both = {"run": other.name, "against": first.name}
+    assert "different questions" in ask(page, "compare", **both)["problem"]
+    assert "different questions" in ask(page, "questions", **both, change="any")["message"]
+    assert all(len(question[2]) == 2 for question in ask(page, "questions", **both)["questions"])
+    assert len(ask(page, "question", **both, id="q0001")) == 2
 
 
 @pytest.mark.parametrize(

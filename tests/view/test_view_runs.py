@@ -69,6 +69,11 @@ def test_runs_are_served_with_their_problems(page: Running) -> None:
     found = httpx.get(f"{page.url}/api/runs").json()
     assert [run["created"][:10] for run in found["runs"]] == ["2026-01-03", "2026-01-02", "2026-01-01", ""]
     assert "run.json" in found["runs"][-1]["problem"]
+    query = {"run": found["runs"][0]["key"]}
+    report = httpx.get(f"{page.url}/report/{found['runs'][0]['report']}", params=query)
+    assert report.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
+    assert httpx.get(f"{page.url}/report/run.json", params=query).status_code == 404
+    assert httpx.get(f"{page.url}/report/report.html", params={"run": "../data"}).status_code == 422
 
 
 def test_the_page_and_its_files_have_a_strict_policy(page: Running) -> None:

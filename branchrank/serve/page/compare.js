@@ -1,10 +1,10 @@
 "use strict";
 // Two runs side by side: their facts, the verdict on each system, and the settings that differ.
 
-import { TONES, get, link, runPicker } from "/page/view.js";
+import { TONES, get, link, minute, runPicker } from "/page/view.js";
 
 const facts = [
-  ["experiment", (run) => run.experiment], ["created", (run) => run.created.slice(0, 16).replace("T", " ")],
+  ["experiment", (run) => run.experiment], ["created", (run) => minute(run.created)],
   ["questions", (run) => `${run.questions}${run.split && `, split ${run.split}`} (${run.digest.slice(0, 8)})`],
   ["corpus", (run) => run.corpus], ["measure", (run) => run.measure], ["folder", (run) => run.folder],
 ];
@@ -42,9 +42,9 @@ export async function show(view, given) {
     table(`${found.measure} of each system; a positive difference means that the run is better`,
       ["system", "verdict", "difference", "run", "compared with", "p50 ms", "p50 ms before"], rows, 2),
     make("ul", { class: "points" }, ...found.systems.map((each) => make("li", {}, `${each.system}: ${each.sentence} `,
-      link("/questions", { ...query, change: "better", predictor: each.system }, `${each.won} better`), ", ",
-      link("/questions", { ...query, change: "worse", predictor: each.system }, `${each.lost} worse`)))),
-    make("h2", {}, "Different settings"),
+      link("/questions", { ...query, change: "better", predictor: each.system }, `${each.won.length} better`), ", ",
+      link("/questions", { ...query, change: "worse", predictor: each.system }, `${each.lost.length} worse`)))),
+    make("h2", {}, "Different systems and settings"),
     found.changes.length ? make("ul", {}, ...found.changes.map((text) => make("li", {}, text)))
-      : make("p", { class: "soft" }, "The runs have the same settings."));
+      : make("p", { class: "soft" }, "The runs have the same systems and settings."));
 }

@@ -1,14 +1,16 @@
 "use strict";
-// Labels: the passages that the systems found, one question after another. Lines are picked with the mouse or
-// the arrow keys, and a label is written as soon as it is given.
+// Labels: the passages that the systems found, one question after another, and a new question. Lines are picked
+// with the mouse or the arrow keys, and a label is written as soon as it is given.
 
-import { get, link, post, runPicker, say } from "/page/view.js";
+import { counted, get, link, post, runPicker, say } from "/page/view.js";
 
 const KEYS = { y: "yes", p: "partly", n: "no", Enter: "yes" };
 const EDGE = 10; // pixels at the top and bottom of a box in which the mouse scrolls it
 const WORDS = { yes: "Yes, it answers", partly: "Partly", no: "No" };
 
+// state.id is "" while the question is new. Its text is kept through a reload.
 let state, run, cards, view, saving = false;
+const DRAFT = "branchrank-draft";
 
 const place = (passage) => `${passage.source}:${passage.first}-${passage.last}`;
 const stored = (passage) => `branchrank-picked ${run} ${state.id} ${place(passage)}`;
@@ -51,6 +53,13 @@ class Lines {
       if (line === this.active) this.box.setAttribute("aria-activedescendant", option.id);
     }
     this.changed(this);
+  }
+
+  show(line) {
+    this.active = line;
+    this.draw();
+    this.box.focus();
+    this.box.querySelector(".active").scrollIntoView({ block: "center" });
   }
 
   pick(line, extend) {
@@ -130,10 +139,16 @@ async function give(passage, lines, label) {
     say("Pick the lines first.");
     return;
   }
+  const text = state.id ? "" : view.querySelector("[name=text]").value.trim();
+  if (!state.id && !text) {
+    say("Write the question first.");
+    view.querySelector("[name=text]").focus();
+    return;
+  }
   const { source, document } = passage;
   const [first, last] = passage.free ? lines.picked : [passage.first, passage.last];
   const picked = label === "yes" || outside(passage, lines.picked) ? lines.picked : null;
-  const body = { run, question: state.id, source, first, last, label, version: state.version, document, ...(picked ? { answer: picked } : {}) };
+  const body = { run: state.run, question: state.id, text, source, first, last, label, version: state.version, document, ...(picked ? { answer: picked } : {}) };
   saving = true;
   try {
     const now = await post("/api/labels", body);
@@ -147,9 +162,14 @@ async function give(passage, lines, label) {
 }
 
 // Takes over the new state without making the page again, and moves on to the next passage without a label.
+// A question that has been added has a page of its own.
 function update(now, passage, lines) {
-  state = now;
   lines.clear();
+  if (!state.id) {
+    sessionStorage.removeItem(DRAFT);
+    return goTo(now.id);
+  }
+  state = now;
   for (const card of cards) {
     const found = now.passages.find((each) => place(each) === place(card.passage));
     if (!found) continue;
@@ -165,10 +185,12 @@ function update(now, passage, lines) {
 
 function cardOf(passage) {
   const chosen = make("p", { class: "soft picked" });
-  const buttons = Object.keys(WORDS).map((label) => make("button", { type: "button", "aria-pressed": "false", "data-label": label }, WORDS[label]));
+  const buttons = Object.entries(state.id ? WORDS : { yes: "Save the question with these lines" }).map(([label, words]) =>
+    make("button", { type: "button", "aria-pressed": "false", "data-label": label }, words));
   const lines = new Lines(passage, ({ picked }) => {
     const only = outside(passage, picked) ? "" : " Only Yes uses them; Partly and No are for the whole passage.";
-    chosen.textContent = picked ? `Picked: lines ${picked[0]}-${picked[1]}.${only}` : "No lines picked: a label is for the whole passage.";
+    const none = passage.free ? "No lines picked." : "No lines picked: a label is for the whole passage.";
+    chosen.textContent = picked ? `Picked: lines ${picked[0]}-${picked[1]}.${only}` : none;
   });
   const clear = make("button", { type: "button" }, "Clear the pick");
   const whole = make("button", { type: "button" }, "Whole document");
@@ -185,7 +207,7 @@ function cardOf(passage) {
   whole.addEventListener("click", async () => {
     const found = await get("/api/document", { source: passage.source });
     lines.fill(1, found.lines);
-    lines.box.querySelector(".active").scrollIntoView({ block: "center" });
+    lines.show(lines.active);
     whole.remove();
   });
   cards.push(card);
@@ -196,34 +218,57 @@ function cardOf(passage) {
 }
 
 function status() {
+  const number = state.id ? `Question ${state.number} of ${state.total}` : `A new question beside the ${state.total}`;
   view.querySelector(".progress").textContent =
-    `Question ${state.number} of ${state.total}; ${state.labeled} have labels by ${state.annotator} in ${state.file}.`;
+    `${number} in ${state.file}: ${state.with_gold} with gold, ${state.labeled} with labels by ${state.annotator}.`;
+  if (!state.id) return;
   const onward = view.querySelector(".onward");
-  const back = `Back to the first of ${state.earlier} earlier question${state.earlier === 1 ? "" : "s"} with unlabeled passages`;
-  const done = state.passages.every((each) => each.label) ? "All passages of this run are labeled" : "All other questions are labeled";
+  const back = `Back to the first of ${counted(state.earlier, "earlier question")} with unlabeled passages`;
+  const done = "No other question has unlabeled passages";
   onward.textContent = state.earlier ? back : state.waiting ? "Next question to label" : done;
   onward.disabled = !state.waiting;
   const gold = state.gold.map(([source, first, last]) => (first === null ? source : `${source}:${first}-${last}`));
   view.querySelector(".goldlist").textContent = gold.length ? `Gold: ${gold.join(", ")}` : "No gold yet.";
 }
 
-async function addDocument(source) {
-  const found = await get("/api/document", { source });
-  const passage = { source, first: 1, last: found.lines.length, heading: "another document: pick the lines that answer", document: found.digest, start: 1, lines: found.lines, label: "", answer: null, free: true };
-  view.querySelector(".cards").append(cardOf(passage));
-  cards.at(-1).lines.box.focus();
+async function addDocument(source, line) {
+  if (!cards.some(({ passage }) => passage.free && passage.source === source)) {
+    const found = await get("/api/document", { source });
+    const passage = { source, first: 1, last: found.lines.length, heading: "pick the lines that answer", document: found.digest, start: 1, lines: found.lines, label: "", answer: null, free: true };
+    view.querySelector(".cards").append(cardOf(passage));
+  }
+  cards.find(({ passage }) => passage.free && passage.source === source).lines.show(line);
 }
 
 function documentPicker(sources) {
-  const form = make("form", { class: "picks", "aria-label": "Another document" });
+  const form = make("form", { class: "picks", "aria-label": "Document" });
   const input = make("input", { list: "sources", name: "source", autocomplete: "off" });
-  form.append(make("label", {}, "Another document", input), make("button", {}, "Open"),
+  const list = make("ul", { class: "places", "aria-label": "Documents found" });
+  form.append(make("label", {}, "Open a document, by its name or words of a heading", input), make("button", {}, "Open"),
     make("datalist", { id: "sources" }, ...sources.map((source) => make("option", { value: source }))));
+  const open = (place) => addDocument(...place).catch((error) => say(error.message));
+  const find = async () => {
+    const places = await get("/api/places", { words: input.value });
+    say(places.length ? "" : "No document has a name or a heading like this.");
+    list.replaceChildren();
+    if (places.length === 1 && places[0][0] === input.value) await open(places[0]);
+    else list.append(...places.map((place) => {
+      const button = make("button", { type: "button" }, place[2] ? `${place[0]}:${place[1]} ${place[2]}` : place[0]);
+      button.addEventListener("click", () => open(place));
+      return make("li", {}, button);
+    }));
+  };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    addDocument(input.value).catch((error) => say(error.message));
+    find().catch((error) => say(error.message));
   });
-  return form;
+  return make("div", {}, form, list);
+}
+
+function draftForm() {
+  const input = make("input", { name: "text", autocomplete: "off", value: sessionStorage.getItem(DRAFT) || "" });
+  input.addEventListener("input", () => sessionStorage.setItem(DRAFT, input.value));
+  return make("div", { class: "picks" }, make("label", {}, "The question, as your readers ask it", input));
 }
 
 function goTo(question) {
@@ -240,15 +285,24 @@ function question(sources) {
   };
   const onward = button("", () => state.waiting, "onward");
   const passages = state.passages.map(cardOf);
+  const none = passages.length ? "" : "All passages that the systems found are gold already.";
+  const note = make("p", { class: "note" }, state.note ? `No passages from a run: ${state.note}` : none);
+  const keys = "lines with the mouse or the arrow keys (with Shift for more lines)";
+  const shown = make("div", { class: "cards" }, ...passages);
   view.append(
     make("p", { class: "soft progress", "aria-live": "polite" }),
-    make("h2", {}, state.question),
-    make("p", { class: "soft goldlist" }),
-    make("p", { class: "soft" }, "Pick lines with the mouse or the arrow keys (with Shift for more lines). Enter or y: yes; p: partly; n: no; Escape: clear."),
-    make("div", { class: "cards" }, ...(passages.length ? passages : [make("p", {}, "All passages that the systems found are gold already.")])),
-    documentPicker(sources),
-    make("p", { class: "pager" }, button("Previous", () => state.previous, ""), button("Next", () => state.next, ""), onward,
-      link("/questions", { run, words: state.id, open: 1 }, "The systems' answers")));
+    make("h2", {}, state.question || "Add a question"),
+    ...(state.id ? [
+      make("p", { class: "soft goldlist" }),
+      make("p", { class: "soft" }, `Pick ${keys}. Enter or y: yes; p: partly; n: no; Escape: clear.`),
+      note, shown, documentPicker(sources),
+      make("p", { class: "pager" }, button("Previous", () => state.previous, ""), button("Next", () => state.next, ""), onward,
+        state.note ? "" : link("/questions", { run, words: state.id, open: 1 }, "The systems' answers")),
+    ] : [
+      draftForm(),
+      make("p", { class: "soft" }, `Open the document with the answer, and pick the ${keys}. Enter saves the question with these lines as its gold.`),
+      documentPicker(sources), shown,
+    ]));
   status();
 }
 
@@ -256,14 +310,15 @@ export async function show(main, given) {
   view = main;
   const { runs } = await get("/api/runs");
   const { sources, newest } = await get("/api/documents");
-  if (newest && !given.get("run")) given.set("run", newest);
+  if (!given.get("run")) given.set("run", newest);
   const [picks, chosen] = runPicker(runs, given, false);
-  view.append(picks);
   run = chosen.run;
-  if (!run) return;
+  const add = link("/label", { run, add: 1 }, "Add a question");
+  view.append(picks, make("p", {}, add));
   state = await get("/api/label", { run, question: given.get("question") || "" });
-  history.replaceState(null, "", `?${new URLSearchParams({ run, question: state.id })}`);
+  if (given.get("add")) Object.assign(state, { id: "", question: "", passages: [] });
+  if (state.id) history.replaceState(null, "", `?${new URLSearchParams({ run, question: state.id })}`);
   question(sources);
   const first = cards.find((card) => !card.passage.label);
-  if (first) first.lines.box.focus({ preventScroll: true });
+  (state.id ? first?.lines.box ?? add : view.querySelector("[name=text]")).focus({ preventScroll: true });
 }

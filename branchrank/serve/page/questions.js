@@ -1,7 +1,7 @@
 "use strict";
 // The questions of one or two runs, with filters, and each answer's hits in the lines of the documents.
 
-import { get, link, runPicker } from "/page/view.js";
+import { get, link, minute, runPicker, say } from "/page/view.js";
 
 const plainly = (values) => [["", "any"], ...values.map((value) => [value, value])];
 
@@ -42,7 +42,7 @@ function entry([id, text, byRun], data, asked, run) {
   const summary = summaryOf(id, text, ...byRun.map((found, number) => chips(found, data.outcomes, number, several)));
   return lazy({ class: "question", "data-question": id }, summary, async () => {
     const opened = await get("/api/question", { ...asked, id });
-    const titles = opened.map((each, number) => (several ? `${number ? "Before" : "Now"}: ${each.experiment}, ${each.created.slice(0, 16)}` : ""));
+    const titles = opened.map((each, number) => (several ? `${number ? "Before" : "Now"}: ${each.experiment}, ${minute(each.created)}` : ""));
     return [make("div", { class: several ? "beside" : "" }, ...opened.map((each, number) => answers(each, titles[number]))),
       make("p", {}, link("/label", { run, question: id }, "Label this question"))];
   });
@@ -94,7 +94,7 @@ export async function show(view, given) {
     }));
   }
 
-  form.addEventListener("input", () => turn(0));
+  form.addEventListener("input", () => turn(0).catch((error) => say(error.message)));
   form.addEventListener("submit", (event) => event.preventDefault());
   await turn(given.get("page") || 0, true);
   const opened = given.get("open");

@@ -1,7 +1,7 @@
 "use strict";
 // All runs with their scores and verdicts, and the trend of each experiment.
 
-import { TONES, get, link } from "/page/view.js";
+import { TONES, counted, get, link, minute } from "/page/view.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 400, HEIGHT = 56, EDGE = 10;
@@ -13,8 +13,6 @@ function drawn(tag, attributes, ...children) {
   return element;
 }
 
-const day = (created) => created.slice(0, 16).replace("T", " ");
-
 // One system's scores: a point and its interval for each run, joined within a stretch of the same questions.
 function trendLine(system, points, order, [low, high]) {
   const span = Math.max(order.length - 1, 1);
@@ -23,7 +21,7 @@ function trendLine(system, points, order, [low, high]) {
   const known = points.filter(({ score }) => score.value !== null);
   const marks = known.map((point) => {
     const { score } = point;
-    const label = `${system}, ${day(point.created)}: ${score.text}`;
+    const label = `${system}, ${minute(point.created)}: ${score.text}`;
     const parts = score.low === null ? []
       : [drawn("line", { class: "band", x1: x(point), x2: x(point), y1: y(score.low), y2: y(score.high) })];
     return drawn("g", { role: "img", "aria-label": label }, drawn("title", {}, label), ...parts,
@@ -54,7 +52,7 @@ function trend(found) {
   ]);
   const breaks = new Set(everything.map((point) => point.stretch)).size - 1;
   const note = breaks ? ", broken where the questions or the measure changed" : "";
-  const numbers = order.map((key) => [day(created.get(key)), ...Object.values(found.systems).map((points) =>
+  const numbers = order.map((key) => [minute(created.get(key)), ...Object.values(found.systems).map((points) =>
     points.find((point) => point.key === key)?.score.text ?? "–")]);
   return make("section", { class: "trends" }, make("h3", {}, found.experiment),
     table(`${found.measure} with its interval over ${found.runs} runs${note}`, ["system", "oldest to newest", "newest run"], rows, 2),
@@ -88,11 +86,12 @@ function entry(run, latest) {
   if (run.problem) {
     return make("article", { class: "run" }, make("h3", {}, run.key), make("p", { class: "bad" }, `Can't be read: ${run.problem}`));
   }
-  const facts = [day(run.created), run.status, `${run.questions} questions`, run.split && `split ${run.split}`, run.folder];
+  const facts = [minute(run.created), run.status, counted(run.questions, "question"), run.split && `split ${run.split}`, run.folder];
   const other = latest.get(`${run.experiment} ${run.digest}`);
   const actions = make("p", { class: "actions" },
     link("/questions", { run: run.key }, "Questions"),
-    link("/label", { run: run.key }, "Label"));
+    link("/label", { run: run.key }, "Label"),
+    ...(run.report ? [link(`/report/${run.report}`, { run: run.key }, "Report")] : []));
   if (other && other !== run.key) actions.append(link("/compare", { run: other, against: run.key }, "Compare with the newest run"));
   return make("article", { class: "run" }, make("h3", {}, name),
     make("p", { class: "soft" }, facts.filter(Boolean).join(" · ")),
@@ -108,7 +107,7 @@ export async function show(view) {
     if (run.status === "finished" && !latest.has(experiment)) latest.set(experiment, run.key);
   }
   if (trends.length) view.append(make("h2", {}, "Trends"), ...trends.map(trend));
-  view.append(make("h2", {}, `${runs.length} ${runs.length === 1 ? "run" : "runs"}`));
+  view.append(make("h2", {}, counted(runs.length, "run")));
   if (!runs.length) view.append(make("p", {}, "The folder has no runs. branchrank demo makes one."));
   view.append(...runs.map((run) => entry(run, latest)));
 }

@@ -8,6 +8,9 @@ export const TONES = {
 export const link = (path, query, ...children) =>
   make("a", { href: `${path}?${new URLSearchParams(query)}` }, ...children);
 
+export const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+export const minute = (created) => created.slice(0, 16).replace("T", " ");
+
 // A message stays until the next message, or for some seconds if it needs no action.
 const said = document.getElementById("said");
 let leaving;
@@ -48,8 +51,9 @@ export function post(path, body) {
 // The choice of one run, or of two. A change reloads the view with the runs in its URL.
 export function runPicker(runs, given, two) {
   const finished = runs.filter((run) => run.status === "finished");
-  const name = (run) => (run.key.includes(run.experiment) ? run.key : `${run.key}: ${run.experiment}`);
-  const run = given.get("run") || (finished[0] || { key: "" }).key;
+  const name = (run) => [run.experiment, run.created.slice(0, 19).replace("T", " "), counted(run.questions, "question"),
+    ...(run.verdicts.length === 1 ? [`${run.verdicts[0].candidate}: ${run.verdicts[0].words}`] : [])].join(" · ");
+  const run = given.get("run") ?? (finished[0] || { key: "" }).key;
   const form = make("form", { class: "picks", "aria-label": "Runs" });
   const picker = (label, chosen, none) => {
     const select = make("select", {}, ...(none ? [make("option", { value: "" }, none)] : []),
@@ -58,7 +62,7 @@ export function runPicker(runs, given, two) {
     form.append(make("label", {}, label, select));
     return select;
   };
-  const first = picker("Run", run);
+  const first = picker("Run", run, run ? "" : "no run");
   const second = two && picker("Compared with", given.get("against") || "", "no other run");
   form.addEventListener("change", () => {
     const query = { run: first.value, ...(second && second.value ? { against: second.value } : {}) };
