@@ -18,6 +18,7 @@ from branchrank.errors import BranchRankError, MissingDependencyError, QuestionE
 from branchrank.questions.anchoring import new_question, typed_span
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.records import SEED, GoldItem, Question, Span
+from branchrank.runs.words import plural
 
 #: The flags that an error suggests if the command runs without a terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
@@ -192,7 +193,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
         click.echo(f"{result.leakage:.0%} of a question's content words are in its gold, on average")
     if result.errors:
         raise QuestionError(
-            f"{path}: {result.errors} gold items do not match the corpus",
+            f"{path}: the gold does not match the corpus in {plural(result.errors, 'place')}",
             remedy=f"branchrank questions reanchor {path} --data-dir {data_dir}",
         )
     click.echo(f"all gold matches the corpus; {len(result.findings)} warnings")
@@ -215,11 +216,13 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
         click.echo(safe(str(problem)))
     if lost := sum(not each.label for each in result.problems):
         raise QuestionError(
-            f"{lost} gold items could not be found again",
+            f"{plural(lost, 'gold item')} could not be found again",
             remedy=f"correct their lines in {path}, and delete their `answer_digest`",
         )
     labels = sum(each.label for each in result.moved)
-    click.echo(f"{path}: {len(result.moved) - labels} gold items and {labels} labels moved")
+    click.echo(
+        f"{path}: {plural(len(result.moved) - labels, 'gold item')} and {plural(labels, 'label')} moved"
+    )
 
 
 @command.command("mine")

@@ -346,7 +346,8 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     """Describe the settings that differ between two runs, each with the baseline's value first."""
     old, new = baseline.record, candidate.record
     for place, one, other in (("baseline", baseline, candidate), ("candidate", candidate, baseline)):
-        if alone := [name for name in one.predictors if name not in other.predictors]:
+        alone = [name for name in one.predictors if name not in other.predictors]
+        if alone and len(one.predictors) + len(other.predictors) > 2:  # two single systems are compared
             yield f"only in the {place} run: {', '.join(alone)}"
     for name in ("corpus_digest", "top_k", "mode", "seed"):
         if getattr(old, name) != getattr(new, name):
