@@ -39,6 +39,8 @@ SLOWEST = (
     "test_library_citizen.py",
     "report/",
 )
+#: Long tests that are started last, so that the other process of ``make test-full`` works on them.
+LAST = "faults/test_disk_faults.py::test_operations_fail_at_random[benchmark"
 #: Tests that run only when ``-m`` names their marker.
 ON_REQUEST = ("corpora", "full")
 
@@ -55,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _turn(item: pytest.Item) -> int:
     """The place of a test's file among the slowest; the others keep their order behind these."""
     name = item.nodeid.removeprefix("tests/")
+    if name.startswith(LAST):
+        return len(SLOWEST) + 1
     return next((turn for turn, slow in enumerate(SLOWEST) if name.startswith(slow)), len(SLOWEST))
 
 
