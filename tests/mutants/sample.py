@@ -24,7 +24,15 @@ from mutants.copies import copy_working_tree, pytest_words, variables
 ROOMS = {
     "ranking": ["tests/ranking", "tests/systems/test_engine.py"],
     "measures": ["tests/measures"],
-    "runs": ["tests/runs", "tests/test_run.py", "tests/measures/test_latency_and_risk.py"],
+    "runs": [
+        "tests/runs",
+        "tests/test_run.py",
+        "tests/measures/test_latency_and_risk.py",
+        "tests/questions/test_labeling.py",
+        "tests/report/test_datasets.py",
+        "tests/report/test_latex.py",
+        "tests/cli/test_after_run.py",
+    ],
     "llm": ["tests/llm"],
 }
 #: Defects that change nothing: of annotations, which are not evaluated, and of what only other checks read.

@@ -77,13 +77,17 @@ def test_slices_with_only_one_value_are_left_out() -> None:
         question(1, 2, f"{n}.md", kind="howto", difficulty=("easy", "hard")[n % 2]) for n in range(4)
     ]
     facts = {
-        each.id: GoldFacts(question_id=each.id, document_lines=(100, 500, 5000, 700)[n], depth=n * 2)
+        each.id: GoldFacts(question_id=each.id, document_lines=(200, 201, 801, 800)[n], depth=n * 2)
         for n, each in enumerate(questions)
     }
     found = slices(questions, facts)
     assert list(found) == ["difficulty", "document size", "depth of the gold"]
     assert found["difficulty"] == {"easy": ["0.md:1", "2.md:1"], "hard": ["1.md:1", "3.md:1"]}
-    assert list(found["document size"]) == ["up to 200 lines", "201 to 800 lines", "over 800 lines"]
+    assert found["document size"] == {
+        "up to 200 lines": ["0.md:1"],
+        "201 to 800 lines": ["1.md:1", "3.md:1"],
+        "over 800 lines": ["2.md:1"],
+    }
     assert list(found["depth of the gold"]) == ["depth 0", "depth 2", "depth 4 and more"]
 
 

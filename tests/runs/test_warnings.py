@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from branchrank.measures.matching import JudgedHit
 from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
@@ -25,6 +27,7 @@ def test_a_branch_that_is_empty_for_most_questions_gives_a_warning() -> None:
     (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [PREDICTOR], [])
     assert "0.5 leaves 2 of 3 questions" in warning
     assert "calibrate" in warning
+    assert list(lost_branches([row(1), row(2), row(3, "a.md@1"), row(4, "a.md@1")], [PREDICTOR], [])) == []
 
 
 ASKING = PredictorRecord(name="hybrid", llm="ghost")
@@ -45,3 +48,15 @@ def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason(
     (warning,) = failures(rows, [ASKING, PREDICTOR])
     words = "3 of 4 answers fell back (rerank: http 404); the rates say little about ghost"
     assert warning == (f"hybrid: {words}", False)
+
+
+def test_texts_without_a_place_give_a_warning_and_a_doubt_if_they_are_many() -> None:
+    placed = [answered(number) for number in range(38)]
+    lost = msgspec.structs.replace(answered(39), missing=1, ambiguous=1)
+    (many,) = failures([*placed, lost], [ASKING])
+    assert (
+        "2 of 39 hits have no place in the corpus, and each is a miss, so its rates can be too low" in many[0]
+    )
+    (few,) = failures([*placed, answered(40), lost], [ASKING])
+    assert "2 of 40 hits have no place in the corpus, and each is a miss" in few[0]
+    assert "too low" not in few[0]
