@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ CHANGES = {
     "nothing": lambda text: text,
     "joined": lambda text: " ".join(text.split()),
     "upper case": str.upper,
-    "no markup": lambda text: text.replace("`", "").replace("*", "").replace("|", " ").replace("#", ""),
+    "no markup": lambda text: re.sub(r"(?m)[`*]|^#+", "", text).replace("|", " "),
     "half words": lambda text: text.strip()[1:-1],
     "title": lambda text: f"Some title of nowhere > Its xyzzy part\n\n{text}",
     "line feeds": lambda text: text.replace("\n", "\r\n"),
