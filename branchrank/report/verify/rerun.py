@@ -171,14 +171,14 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
     """Return each compared row's key and the first difference in the new answer ("" if there is none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
-        (question, predictor, repeat)
+        (question, each, predictor, repeat)
         for question in rerun.questions
         if rerun.opened is not None
         for each, predictor in zip(rerun.opened.records, rerun.opened.predictors, strict=True)
         for repeat in range(each.repeats)
     ]
     found = []
-    for done, (question, predictor, repeat) in enumerate(wanted):
+    for done, (question, each, predictor, repeat) in enumerate(wanted):
         progress("questions", done, len(wanted))
         kept = rows.get((question.id, predictor.name, repeat))
         if kept is None:
@@ -186,7 +186,8 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
         try:
             asked = (predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
             row = answer(*asked, places=rerun.opened.places if rerun.opened else None)
-            text = _difference(_comparable(kept), _comparable(row))
+            built_in = each.system is not None
+            text = _difference(_comparable(kept, built_in), _comparable(row, built_in))
         except LLMError as error:
             text = f"rerun: {error.message}"
         found.append((kept.key, text))
@@ -194,14 +195,14 @@ def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[t
     return found
 
 
-def _comparable(row: Row) -> dict[str, Any]:
+def _comparable(row: Row, with_ids: bool) -> dict[str, Any]:
     """Return the parts of a row that a rerun must repeat, as JSON values.
 
-    The ids of hits are left out, because other packages can make them anew in each process. The numbers of
-    lines without content are compared with the corpus.
+    Without ``with_ids``, the ids of hits are left out, because other packages can make them anew in each
+    process. The numbers of lines without content are compared with the corpus.
     """
     calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
-    hits = tuple(replace(hit, id="", blank_lines=None) for hit in row.hits)
+    hits = tuple(replace(hit, id=hit.id if with_ids else "", blank_lines=None) for hit in row.hits)
     return {**msgspec.to_builtins(replace(row, error="", calls=(), hits=hits)), "calls": calls}
 
 
