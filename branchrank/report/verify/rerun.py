@@ -30,6 +30,7 @@ from branchrank.io.progress import Notify, Progress
 from branchrank.questions.question_files import draw
 from branchrank.records import Record
 from branchrank.report.verify.derived import Finding, row_finding, some
+from branchrank.runs.attribution import lost_in
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -203,7 +204,10 @@ def _comparable(row: Row, with_ids: bool) -> dict[str, Any]:
     """
     calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
     hits = tuple(replace(hit, id=hit.id if with_ids else "", blank_lines=None) for hit in row.hits)
-    return {**msgspec.to_builtins(replace(row, error="", calls=(), hits=hits)), "calls": calls}
+    return {
+        **msgspec.to_builtins(replace(row, error="", calls=(), hits=hits, lost=lost_in(row))),
+        "calls": calls,
+    }
 
 
 def _difference(then: Any, now: Any, place: str = "") -> str:
