@@ -76,6 +76,13 @@ def test_the_pool_is_every_systems_first_hits_without_gold(made: tuple[Path, Pat
         assert f"{len(wanted)} passages to label" in done.stderr
     everything = label("s\n" * 99, "--depth", 3).stdout
     assert sorted(shown(everything)) == sorted(place[1:] for place in wanted)
+    headings = {hit.node_id.partition("#")[2] for row in run.data.rows for hit in row.hits if hit.node_id}
+    for found in SHOWN.finditer(everything):
+        source, start, end, heading = found.group(3, 4, 5, 6)
+        lines = (made[0] / "docs" / source).read_text().split("\n")[int(start) - 1 : int(end)]
+        printed = "".join(f"\n{place:>6}  {line}" for place, line in enumerate(lines, int(start)))
+        assert everything[found.end() :].startswith(printed)
+        assert heading.replace(" > ", "/").replace(" ", "-") in headings
 
 
 def test_systems_and_ranks_are_hidden_and_the_seed_sets_the_order(label) -> None:

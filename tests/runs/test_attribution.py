@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
+from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.records import StageTrace
-from branchrank.runs.attribution import gold_ranks, lost_at, lost_in, waterfall
+from branchrank.runs.attribution import gold_ranks, lost_at, lost_in, short_id, waterfall
 from branchrank.runs.rows import Row
 
 STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
@@ -60,6 +63,14 @@ def test_the_best_rank_of_all_gold_keys_is_used() -> None:
 
 def row(stages: tuple[str, ...], **ranks: int) -> Row:
     return Row(question_id="q", predictor="p", llm="none", stages=stages, gold_ranks=ranks)
+
+
+def test_a_question_is_named_by_its_shortest_own_prefix(tmp_path: Path) -> None:
+    ids = ("q-1a2b3c", "q-1a2b4d", "q-99887766", "q-9")
+    questions = make_questions(4)
+    asked = [msgspec.structs.replace(each, id=key) for each, key in zip(questions, ids, strict=True)]
+    made = make_run(tmp_path, [Planned("local", 0.5)], asked, latency_sample=0)
+    assert [short_id(made, key) for key in ids] == ["q-1a2b3", "q-1a2b4", "q-998", "q-9"]
 
 
 def test_a_waterfall_gives_the_ceiling_of_each_stage() -> None:

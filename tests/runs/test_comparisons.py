@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from support.made_runs import Planned, luck, make_questions, make_run, run_of
 
-from branchrank.errors import UsageError
+from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
+from branchrank.measures.comparison import Verdict
 from branchrank.measures.intervals import difference_interval
 from branchrank.measures.matching import JudgedHit
 from branchrank.measures.measures import named_measure
@@ -25,7 +26,7 @@ from branchrank.run import Run
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import estimate
-from branchrank.runs.words import FEW_PAGES, interval, sentence
+from branchrank.runs.words import FEW_PAGES, interval, sentence, verdict_words
 
 HIT1 = named_measure("strict_hit@1")
 
@@ -203,15 +204,42 @@ def test_the_frontier_counts_tokens_or_money(tmp_path: Path) -> None:
 def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.3), Planned("hybrid", 0.3)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
-    local, hybrid = Run(new).compare_with(Run(old)).pairs
+    local, hybrid = Run(new).compare_with(Run(old), measures="nDCG@5").pairs
     assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
     assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
     assert local.comparison.family == hybrid.comparison.family == 2
     assert local.comparison.p_adjusted == pytest.approx(2 * local.comparison.p)
     won = {question.id for question in new.asked if 0.3 <= luck("local", question.id, 0) < 0.9}
     assert (set(local.won), local.lost) == (won, ())
+    assert [each.measure for each in local.others] == ["nDCG@5"]
+    assert str(local.others[0]).startswith("nDCG@5 0.")
     [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
+
+
+def test_questions_that_changed_are_named_and_only_the_first_five(tmp_path: Path) -> None:
+    old = make_run(tmp_path / "old", [Planned("local", 0.3)], make_questions(6), latency_sample=0)
+    for changed, named in (
+        (5, "q0000, q0001, q0002, q0003, q0004"),
+        (6, "q0000, q0001, q0002, q0003, q0004, ..."),
+    ):
+        asked = [
+            msgspec.structs.replace(each, question=f"{each.question}!") if place < changed else each
+            for place, each in enumerate(make_questions(6))
+        ]
+        new = make_run(tmp_path / f"{changed}", [Planned("local", 0.3)], asked, latency_sample=0)
+        with pytest.raises(RunError) as caught:
+            Run(new).compare_with(Run(old))
+        assert str(caught.value).partition("\n")[0].endswith(f"runs: {named}")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("equivalent within delta", "equivalent within 10 points"), ("inconclusive", "inconclusive")],
+)
+def test_a_verdict_of_equivalence_names_its_margin(planned: RunData, verdict: Verdict, words: str) -> None:
+    [found, _] = planned.judgment.comparisons
+    assert verdict_words(msgspec.structs.replace(found, verdict=verdict)) == words
 
 
 def without_place(hit: JudgedHit) -> JudgedHit:

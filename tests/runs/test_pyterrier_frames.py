@@ -79,6 +79,8 @@ def test_frames_become_a_beir_folder_that_can_be_run(tmp_path: Path) -> None:
         pd.DataFrame({"qid": [1, 2], "query": ["tea", "coffee"]}),
         pd.DataFrame({"qid": [1, 2], "docno": ["d1", 2], "label": [1.0, 2.0], "iteration": ["0", "0"]}),
     )
+    texts = pd.read_json(folder / "corpus.jsonl", lines=True, dtype={"_id": str})
+    assert texts.values.tolist() == [["d1", "Tea", "green tea"], ["2", "Coffee", "black coffee"]]
     made = library.run_beir(folder, data_dir=tmp_path / "data", reports=tmp_path / "reports")
     assert library.run_table(made).systems[0].means["nDCG@10"].value == 1.0
     assert list(library.results_frame(made, "bm25")["docno"]) == ["d1", "2"]
