@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
@@ -50,6 +51,7 @@ ENTRY_POINTS = "branchrank.embedders"
 _KNOWN = (NONE, minilm.MODEL, minilm.HUB_NAME)
 
 
+@cache  # Searching the installed packages is slow.
 def _routes() -> tuple[str, ...]:
     return (*ROUTES, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
@@ -97,7 +99,7 @@ def open_embedder(
 def check_name(embedder: str) -> None:
     """Raise :class:`UsageError` if ``embedder`` is a malformed or misspelled name."""
     if embedder in (*_KNOWN, IndexSettings().embedder):
-        return  # Known names don't need the slow search for embedders in installed packages.
+        return
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(

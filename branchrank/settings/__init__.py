@@ -143,10 +143,10 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-#: The annotations of a settings record's fields (cached, because evaluating them is slow).
 _hints = cache(partial(get_type_hints, include_extras=True))
 
 
+@cache  # msgspec evaluates the annotations of a record whenever it describes one, which is slow.
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     """Return the description of every setting in a settings record, in the order of the record's fields."""
     hints = _hints(part)
