@@ -16,7 +16,7 @@ import msgspec
 from branchrank.corpus.chunking import token_counter
 from branchrank.measures.intervals import Interval, mean_interval
 from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
-from branchrank.measures.measures import NamedMeasure, mean, named_measure
+from branchrank.measures.measures import Mode, NamedMeasure, Ranking, mean, named_measure
 from branchrank.records import UNPLACED, Hit, Question, Record
 from branchrank.runs.rows import Row
 from branchrank.runs.slices import GoldFacts
@@ -55,6 +55,7 @@ class Scores:
         self.answerable = [question.id for question in questions if question.answerable]
         self._blank_lines = {each.question_id: each.blank_lines or {} for each in facts}
         self._values: dict[tuple[str, str], dict[str, float]] = {}
+        self._rankings: dict[tuple[str, str, int, Mode], Ranking] = {}
         self._rows: dict[str, dict[str, list[Row]]] = {}
         for row in rows:
             self._rows.setdefault(row.predictor, {}).setdefault(row.question_id, []).append(row)
@@ -120,13 +121,15 @@ class Scores:
             gold=0,
             page=0,
         )
-        return self.value(
-            msgspec.structs.replace(row, hits=(*row.hits[:place], found, *row.hits[place + 1 :])), measure
-        )
+        changed = msgspec.structs.replace(row, hits=(*row.hits[:place], found, *row.hits[place + 1 :]))
+        return measure.measure(self.judged(changed).ranking(measure.mode))
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
-        """Return the measure's value for one row."""
-        return measure.measure(self.judged(row).ranking(measure.mode))
+        """Return the measure's value for one row of the run."""
+        key = (row.predictor, row.question_id, row.repeat, measure.mode)
+        if key not in self._rankings:
+            self._rankings[key] = self.judged(row).ranking(measure.mode)
+        return measure.measure(self._rankings[key])
 
     def judged(self, row: Row, depth: int | None = None) -> Judged:
         """Return the first ``depth`` hits of a row, by default all, with what they are judged by."""
