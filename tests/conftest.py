@@ -23,8 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-#: Examples of a property test in ``make test``; Hypothesis's own number, 100, in ``make test-full``.
-EXAMPLES = 40
+#: Examples of a property test in ``make test`` and in ``make test-full``.
+EXAMPLES, FULL_EXAMPLES = 40, 300
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
 #: The slowest files, which are started first, so that at the end no process works alone.
@@ -64,7 +64,7 @@ def _turn(item: pytest.Item) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples, but where the ``full`` tests run, and keep temporary folders in memory."""
-    examples = 100 if "full" in config.getoption("markexpr") else EXAMPLES
+    examples = FULL_EXAMPLES if "full" in config.getoption("markexpr") else EXAMPLES
     settings.register_profile("tests", max_examples=examples, deadline=None, derandomize=True)
     settings.load_profile("tests")
     memory = Path("/dev/shm")

@@ -61,8 +61,11 @@ def test_the_hybrid_query(sample: Path, first) -> None:
 
 @pytest.mark.parametrize(
     ("line", "predictors"),
-    [(LOCAL, ["local"]), (HYBRID, ["hybrid"]), (ALL, ["local", "pageindex", "hybrid"])],
-    ids=["local", "hybrid", "all"],
+    [
+        pytest.param(LOCAL, ["local"], id="local", marks=pytest.mark.full),
+        pytest.param(HYBRID, ["hybrid"], id="hybrid", marks=pytest.mark.full),
+        pytest.param(ALL, ["local", "pageindex", "hybrid"], id="all"),
+    ],
 )
 def test_the_benchmarks(sample: Path, first, line: str, predictors: list[str]) -> None:
     before = set((sample / "reports").glob("*"))

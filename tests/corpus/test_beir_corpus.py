@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.corpus.ir_collections import entry_id, entry_source, is_beir, unpack_beir
@@ -13,7 +13,6 @@ from branchrank.errors import CorpusError
 
 
 @given(st.text(min_size=1, max_size=20))
-@settings(derandomize=True, max_examples=200)
 def test_any_id_maps_to_a_plain_file_name_and_back(identifier: str) -> None:
     try:
         source = entry_source(identifier)

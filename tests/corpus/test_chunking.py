@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -155,7 +155,6 @@ _BLOCKS = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
 @given(_BLOCKS, st.integers(8, 40), st.integers(0, 12))
 def test_every_word_is_in_exactly_one_chunk_and_chunks_are_disjoint(
     shapes: list[tuple[BlockKind, list[int]]], target: int, overlap: int
@@ -200,7 +199,6 @@ def tokenizer() -> Tokenizer:
     return found
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.lists(st.sampled_from(PIECES) | st.characters(codec="utf-8"), max_size=12).map("".join))
 def test_token_counts_match_the_tokenizer(tokenizer: Tokenizer, text: str) -> None:
     assert token_counter()(text) == len(tokenizer.encode(text, add_special_tokens=False))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from corpus.invariants import problems_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.corpus.document import Document
@@ -67,7 +67,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["markdown", "code", "raw", "?"]), st.one_of(LINES, st.just("# x\ny")))

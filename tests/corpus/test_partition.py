@@ -183,14 +183,12 @@ def test_no_word_of_odd_asciidoc_is_lost(content: bytes, target: int) -> None:
 MARKUP = st.text(st.sampled_from("ab1 \n\n\t`*_|:.=-~#>[](){}<>!+\\\"'&/^$@%,;\r\0é漢"), max_size=200)
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
 @example(b"\n\r", "a.rst")
 @given(st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)), st.sampled_from(ODD_SOURCES))
 def test_any_bytes_have_a_partition(content: bytes, source: str) -> None:
     assert problems_of(source, content, target_tokens=10, scan=False) == []
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
 @given(
     st.lists(
         st.tuples(

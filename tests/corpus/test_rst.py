@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from docutils import nodes
 from docutils.core import publish_doctree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.corpus.document import Document, Reference
@@ -394,7 +394,6 @@ def test_a_title_of_inconsistent_level_is_kept() -> None:
     ]
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.corpus.loading import discover
@@ -53,7 +53,6 @@ def test_rare_terms_have_a_higher_weight(tmp_path: Path) -> None:
     assert found.relevance("scacheless") == 0
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
 @given(
     text=st.text(alphabet="aAbB_-. \nÉİ1", max_size=40), query=st.text(alphabet='aAbB_-. "É1', max_size=10)
 )
@@ -156,7 +155,6 @@ def test_a_query_is_never_parsed_as_a_flag(tmp_path: Path) -> None:
     assert not (tmp_path / "fired").exists()
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(query=st.text(max_size=80))
 def test_any_query_is_answered(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.getbasetemp() / "any-query"

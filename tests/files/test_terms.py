@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.files.grep import TERM_CHARACTERS, TERM_LIMIT, extract_terms
@@ -49,7 +49,6 @@ def test_the_number_and_length_of_terms_are_limited() -> None:
     assert max(map(len, texts("x" * 5000 + ' "' + "y" * 5000 + '"'))) == TERM_CHARACTERS
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_gives_printable_terms_that_are_valid_patterns(query: str) -> None:
     terms = extract_terms(query)

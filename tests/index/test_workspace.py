@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
@@ -78,7 +78,6 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.dictionaries(keys, values))
 def test_written_settings_are_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, object]

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
@@ -54,7 +54,6 @@ def test_an_empty_list_can_be_an_answer_but_unknown_ids_are_an_error() -> None:
         read_labels('{"ids": ["s99"]}', LABELS, may_be_empty=True)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
 @given(
     st.text() | st.recursive(st.text() | st.none() | st.integers(), st.lists, max_leaves=20).map(json.dumps)
 )
@@ -68,7 +67,6 @@ def test_any_text_gives_known_labels_or_an_error(text: str) -> None:
     assert len(set(named)) == len(named)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(LABELS), unique=True, min_size=1), st.data())
 def test_a_truncated_reply_keeps_its_complete_ids(order: list[str], data: st.DataObject) -> None:
     whole = json.dumps({"ids": order})

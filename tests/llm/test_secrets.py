@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import ScriptedLLM
@@ -92,7 +92,6 @@ def test_a_value_that_is_not_an_endpoint_is_refused_without_its_password(url: st
     assert "hunter22" not in f"{caught.value} {caught.value.remedy}"
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=40))
 def test_the_redactor_removes_a_key_as_it_is_in_a_url_or_in_json(secret: str) -> None:
     redact = Redactor([secret])
@@ -145,7 +144,6 @@ ODD = st.text(st.sampled_from("aZ09\"'<>\\ \t:@/?#&=%$`|;äß☃"), min_size=6, 
 )
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
 @given(password=ODD)
 def test_no_password_of_a_url_is_recorded(password: str) -> None:
     url = f"redis://:{password}@h:6379/0"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.measures.clustering import (
@@ -134,7 +134,6 @@ def test_few_pages_have_no_effective_size_unless_each_has_one_question():
     assert worth([7]) is None
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=6, max_size=20), st.integers(0, 9))
 def test_effective_questions_never_exceed_the_questions(sizes, seed):
     values, pages = sample(seed, sizes)

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.measures.comparison import CompareOptions
@@ -25,7 +25,6 @@ def test_the_questions_with_the_largest_effect_come_first():
     assert fragility(a, b, own(a), alpha=1) == (("q01",), 3)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=6, max_size=11))
 def test_the_set_of_labels_is_minimal(differences):
     a, b = scored([0.0] * len(differences)), scored(differences)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.measures.clustering import effective_questions, page_totals
@@ -213,7 +213,6 @@ SCORES = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(SCORES, st.booleans(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_every_interval_contains_the_mean_and_stays_within_the_scale(scores, alone, level):
     values = np.array([value for value, _ in scores])
@@ -232,7 +231,6 @@ def test_every_interval_contains_the_mean_and_stays_within_the_scale(scores, alo
             assert found.low < found.high
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
 @given(SCORES, st.randoms(use_true_random=False))
 def test_the_order_does_not_matter_and_a_sign_change_mirrors_the_interval(scores, random):
     values, pages = [value for value, _ in scores], [str(page) for _, page in scores]

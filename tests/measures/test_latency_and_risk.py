@@ -1,7 +1,7 @@
 """Percentiles that claim what the sample supports, and risk against coverage."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.measures.tradeoffs import risk_coverage
@@ -56,7 +56,6 @@ def test_a_system_that_never_answers_has_an_undefined_risk():
     assert (never.points, never.aurc, never.excess) == ((), None, None)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3, 0.4]), st.booleans()), min_size=1, max_size=12))
 def test_the_best_order_has_no_excess(pairs):
     found = risk_coverage(pairs)

@@ -1,7 +1,7 @@
 """Which hits count as right, and what each is credited with."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
@@ -108,7 +108,6 @@ def test_questions_cluster_by_the_source_of_their_first_gold():
     )
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(hits_of, golds_of, st.sampled_from(["span", "file"]))
 def test_the_views_agree_with_each_other(hits, golds, level):
     judged = judge(hits, question(*golds, gold_level=level))
@@ -170,7 +169,6 @@ def test_gold_without_lines_is_fully_contained_in_strict_hits():
     assert right(whole) == ([1], [1])
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(hits_of, golds_of, st.sampled_from(["span", "file"]))
 def test_full_matches_are_half_matches_and_half_matches_overlap(hits, golds, level):
     judged = judge(hits, question(*golds, gold_level=level))

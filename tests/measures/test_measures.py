@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import ir_measures
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
@@ -142,7 +142,6 @@ collections = st.dictionaries(
 )
 
 
-@settings(derandomize=True, max_examples=1_000, deadline=None)
 @given(collections)
 def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(collection):
     qrels = {name: judged for name, (judged, _) in collection.items()}
@@ -155,7 +154,6 @@ def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(c
     assert_agrees(qrels, runs, rankings)
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.lists(st.tuples(golds_of, hits_of, st.sampled_from(["span", "file"])), min_size=1, max_size=5))
 def test_measures_agree_with_ir_measures_on_exported_runs(cases):
     qrels, runs, graded, strict = {}, {}, {}, {}

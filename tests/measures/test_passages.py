@@ -4,7 +4,7 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
@@ -13,7 +13,6 @@ from branchrank.measures.passage_size import found_within, passage_size, summari
 from branchrank.records import GoldItem, Span
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
 @given(hits_of, golds_of, st.sets(st.integers(1, 16), max_size=6))
 def test_spans_are_measured_as_the_sets_of_their_lines_with_content(hits, golds, blank):
     asked = question(*golds, source_aliases=("c",))  # c stands for the first gold item's source
@@ -46,7 +45,6 @@ def test_spans_are_measured_as_the_sets_of_their_lines_with_content(hits, golds,
     assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
 @given(hits_of, golds_of, st.integers(1, 60))
 def test_gold_within_a_number_of_lines_is_gold_among_the_first_returned_lines(hits, golds, lines):
     asked = question(*golds, source_aliases=("c",))

@@ -30,14 +30,12 @@ def test_mcnemar_matches_statsmodels(wins, losses):
     assert mcnemar(wins, losses).p == pytest.approx(expected, rel=1e-9)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_mcnemar_is_the_sign_flip_of_single_questions(wins, losses):
     sums = np.array([1.0] * wins + [-1.0] * losses)
     assert sign_flip(sums).p == pytest.approx(mcnemar(wins, losses).p, rel=1e-9)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=9), st.sampled_from([1, 0.1]))
 def test_exact_p_is_the_brute_force_count(sums, unit):
     patterns = [
@@ -57,7 +55,6 @@ def test_random_draws_come_near_the_exact_p_and_repeat_by_seed():
     assert sign_flip(padded, seed=3) == drawn != sign_flip(padded, seed=4)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
 @given(
     st.lists(st.permutations([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]), min_size=1, max_size=25),
     st.lists(st.integers(1, 4), max_size=4),

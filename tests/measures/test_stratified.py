@@ -71,6 +71,7 @@ def test_candidates_are_one_family():
     assert three[0].ci_high > one.ci_high
 
 
+@pytest.mark.full
 def test_the_stratified_test_keeps_its_level_and_the_interval_its_coverage():
     """Datasets of other sizes, disagreement and pages; a true difference of 0, or of 0.1 and -0.02."""
     random = np.random.default_rng(3)

@@ -4,7 +4,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.comparing import against
@@ -102,7 +102,6 @@ def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
     assert (mixed.verdict, mixed.p_floor) == ("inconclusive", agreeing.p)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 1), st.integers(0, 7)), min_size=2, max_size=24))
 def test_the_p_floor_assumes_that_all_questions_are_won(outcomes):
     differences = np.array([difference for difference, _ in outcomes])
@@ -180,7 +179,6 @@ def test_the_interval_contains_0_unless_the_test_rejects():
     assert (gate(few, 0).outcome, gate(lost, 0.004).outcome) == ("undecided", "undecided")
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([-1, 0, 0, 1]), st.integers(0, 12)), min_size=12, max_size=80),
     st.integers(1, 4),

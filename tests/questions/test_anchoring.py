@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.questions.anchoring import check_anchors, lines_digest, reanchor
@@ -154,7 +154,6 @@ paragraphs = st.lists(
 )
 
 
-@settings(max_examples=60, derandomize=True)
 @given(before=paragraphs, after=paragraphs, inserted=paragraphs, length=st.integers(1, 4))
 def test_a_moved_paragraph_is_found_exactly(
     before: list[list[str]], after: list[list[str]], inserted: list[list[str]], length: int

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, ScriptedLLM
@@ -183,7 +183,6 @@ def test_a_reply_without_questions_is_a_failed_call(generate: Any, text: str) ->
     assert result.failed_calls == len(TOPICS)
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.lists(st.text("ab *`\t", max_size=8), min_size=1, max_size=8), st.data())
 def test_a_quote_that_is_part_of_its_lines_is_found(lines: list[str], data: st.DataObject) -> None:
     first = data.draw(st.integers(1, len(lines)))

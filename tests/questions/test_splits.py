@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.cli.main import main
@@ -32,7 +32,6 @@ def ids(questions: list[Question]) -> list[str]:
 SOURCES = st.lists(st.sampled_from([f"{letter}.md" for letter in "abcdefghijkl"]), max_size=2, unique=True)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
 @given(
     golds=st.lists(st.tuples(SOURCES, SOURCES), min_size=2, max_size=25),
     share=st.floats(0.05, 0.95),

@@ -12,12 +12,12 @@ from branchrank.runs.directory import QUESTIONS, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-#: The largest runs.
-LARGE = ("chunking", "formats")
+#: The runs that are checked whole for every change.
+SMALL = ("sample", "symfony-dev")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full if name in LARGE else ()) for name in RUNS]
+    "name", [pytest.param(name, marks=() if name in SMALL else pytest.mark.full) for name in RUNS]
 )
 def test_every_number_of_an_example_follows_from_its_rows(name: str) -> None:
     assert verify_run(EXAMPLES / name).findings == ()

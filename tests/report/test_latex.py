@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pylatexenc.latex2text import LatexNodes2Text
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNode, LatexWalker
@@ -88,7 +88,6 @@ def test_all_pairs_are_marked_with_letters() -> None:
     assert "A letter: the mean differs from the system with that letter" in text
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
 def test_any_name_is_escaped_and_fills_one_cell(name: str) -> None:
     text = latex(a_table(f"x{name}", "dense", "local"))

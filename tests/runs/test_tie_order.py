@@ -12,7 +12,7 @@ import struct
 
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import ROOT
 
@@ -78,7 +78,6 @@ NEAR = [
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1, max_size=4)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
 @given(
     st.dictionaries(
         NAMES | st.sampled_from(["d1", "d10", "d9", "D9", "a", "A"]),

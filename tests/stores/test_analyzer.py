@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.settings import Bm25Settings
@@ -72,7 +72,6 @@ def test_each_setting_changes_the_tokens() -> None:
     assert analyzer(Bm25Settings())("generously") != analyzer(LUCENE)("generously")
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.text(max_size=200))
 def test_tokens_are_lower_case_and_the_same_each_time(text: str) -> None:
     tokens = analyzer(Bm25Settings())(text)

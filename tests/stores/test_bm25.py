@@ -10,7 +10,7 @@ from pathlib import Path
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.errors import ArtifactError
@@ -87,7 +87,6 @@ def test_an_index_without_words_finds_nothing(texts: dict[str, str], tmp_path: P
 words = st.lists(st.sampled_from(["red", "green", "blue", "black", "white"]), max_size=6).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(words, min_size=1, max_size=12), words, st.integers(0, 14))
 def test_search_agrees_with_sorting_all_scores(texts: list[str], query: str, n: int) -> None:
     documents = {f"{(number * 5) % 13}": text for number, text in enumerate(texts)}

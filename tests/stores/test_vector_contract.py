@@ -120,7 +120,7 @@ grids = st.integers(1, 40).flatmap(
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

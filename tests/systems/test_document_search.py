@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import make_workspace
 
@@ -55,7 +55,6 @@ def test_limits_and_ties_by_id(tmp_path: Path) -> None:
         assert len(workspace.search_documents("same", "keyword", limit=3)) == 3
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(query=st.text(max_size=60), mode=st.sampled_from(MODES))
 def test_scores_lie_in_the_unit_interval_best_first(workspace: Workspace, query: str, mode: Mode) -> None:
     for text in (query, f"{query} tea"):

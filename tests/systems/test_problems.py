@@ -149,12 +149,7 @@ SYSTEMS = st.builds(
 )
 
 
-@settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(
     system=SYSTEMS,
     query=st.sampled_from([*QUERIES, "", "\0", "🍵"]),

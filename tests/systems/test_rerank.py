@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.asking import Reranked, Serve, reranked
@@ -178,7 +178,6 @@ def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
     assert list(result.order) == ids(long)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(lengths=st.lists(st.integers(0, 3000), min_size=2, max_size=50), budget=st.integers(512, 20_000))
 def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
     lengths: list[int], budget: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.asking import searched
 from support.trees import grow
@@ -52,7 +52,6 @@ def test_a_query_that_nothing_matches_visits_nothing() -> None:
     assert lexical(grow([6, 6]), {}) == ([], [])
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
 @given(fans=st.lists(st.integers(1, 9), min_size=1, max_size=4), beam=st.integers(1, 5), data=st.data())
 def test_the_best_scored_section_is_always_first(fans: list[int], beam: int, data: st.DataObject) -> None:
     tree = grow(fans)

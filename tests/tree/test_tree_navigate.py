@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.corpus.reading import read_document
@@ -63,7 +63,6 @@ def test_overlapping_sections_come_with_the_most_shared_lines_first(
     assert ids(TREE.overlapping(Span(source=source, line_start=start, line_end=end))) == expected
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.integers(1, 4), max_size=12), st.integers(1, 40), st.integers(0, 10))
 def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start: int, length: int) -> None:
     text = "".join(f"{'#' * level} h{number}\n\nx\n" for number, level in enumerate(levels))

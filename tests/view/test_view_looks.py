@@ -27,7 +27,15 @@ def visit(browser: Chromium, page: Running, path: str) -> None:
 
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 @pytest.mark.parametrize(
-    "path", ["/", "/questions", "/questions?both", "/compare?both", "/label", "/label?add=1"]
+    "path",
+    [
+        "/",
+        pytest.param("/questions", marks=pytest.mark.full),
+        "/questions?both",
+        "/compare?both",
+        pytest.param("/label", marks=pytest.mark.full),
+        "/label?add=1",
+    ],
 )
 def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     browser: Chromium, page: Running, made: Path, path: str, width: int, dark: bool
