@@ -19,6 +19,7 @@ from support.commands import invoke
 from support.doc_blocks import PAGES, SHELL, Block, Command, blocks, commands, is_run, not_run
 from support.doc_world import index_world, make_world, qdrant_points, servers
 from support.pseudo_terminal import Terminal
+from support.sample_index import copy_sample_index
 from support.scripted_llm import wait_until
 
 ENVIRONMENT = {
@@ -49,6 +50,7 @@ SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank vi
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = make_world(tmp_path_factory.mktemp("world"))
+    copy_sample_index(tmp_path_factory, checkout / "data")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(checkout)
         patch.setenv("BRANCHRANK_INDEX_VECTOR_STORE", "exact")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import ROOT, json_lines
+from support.sample_index import copy_sample_index
 
 from branchrank import Workspace
 
@@ -18,7 +19,7 @@ GREP_THRESHOLD = 1.4
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a workspace over the bundled sample."""
-    data_dir = tmp_path_factory.mktemp("sample") / "data"
+    data_dir = copy_sample_index(tmp_path_factory, tmp_path_factory.mktemp("sample") / "data")
     settings = {"grep.vector_score_threshold": GREP_THRESHOLD, "index.token_vectors": "int8"}
     Workspace.build(SAMPLE / "corpus", data_dir, embedder="all-MiniLM-L6-v2", settings=settings).close()
     return data_dir
