@@ -145,10 +145,10 @@ def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
             x="value:Q", y=y, color=color, shape=shape, description="words:N"
         ),
         base.mark_text(**text, **name, align="left", dy=-10 - extra // 2).encode(
-            x=altair.value(0), y=y, text="row:N"
+            x=altair.XValue(0), y=y, text="row:N"
         ),
         base.mark_text(**text, align="right", dy=-10 + extra // 2).encode(
-            x=altair.value(FULL_WIDTH), y=y, text="shown:N"
+            x=altair.XValue(FULL_WIDTH), y=y, text="shown:N"
         ),
     ]
     height = altair.Step(_ROW_PIXELS + extra)
