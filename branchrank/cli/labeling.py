@@ -180,10 +180,12 @@ def label(
     """Show the passages that the systems in RUN returned, and ask whether each passage answers its question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
-    Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
-    the output file. The labels `partly` and `no` are recorded, but add no gold. Labels are read line by line,
-    from a terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it again
-    to resume.
+    Passages that overlap the gold are not shown. Only gold that a label for one of the shown passages added
+    hides no other passage. A passage inside another passage is not shown if it has at least three quarters
+    of the other's lines. The label `yes` adds the passage to the question's gold in the output file, unless
+    it overlaps gold. The labels `partly` and `no` are recorded, but add no gold. Labels are read line by
+    line, from a terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it
+    again to resume.
 
     With --base-url, an LLM proposes a label for each passage, and you confirm or change it.
     """

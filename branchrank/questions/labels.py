@@ -17,7 +17,7 @@ This module also asks an LLM for its proposals, and measures the agreement betwe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -90,17 +90,16 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
     """Return whether ``annotator`` has labeled the current text of the passage ``span``."""
-    digest = span_digest(span, lines)
     return any(
-        (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
+        (each.span, each.annotator) == (span, annotator) and each.answer_digest == span_digest(span, lines)
         for each in labels_of(question)
     )
 
 
-def unlabeled_gold(question: Question) -> tuple[GoldItem, ...]:
-    """Return the question's gold items, except those that were added by a label."""
-    labels = labels_of(question)
-    return tuple(item for item in question.gold if not any(_made(item, each, question) for each in labels))
+def gold_beside(question: Question, pool: Collection[Span]) -> tuple[GoldItem, ...]:
+    """Return the question's gold items, except those that were added by a label for a passage in ``pool``."""
+    own = [each for each in labels_of(question) if each.span in pool]
+    return tuple(item for item in question.gold if not any(made_gold(each, item, question) for each in own))
 
 
 def with_label(
@@ -137,14 +136,16 @@ def with_label(
         for each in before
         if each.span == span and (each.annotator == annotator or (each.by == "llm" and not by_llm))
     ]
-    gold = tuple(item for item in question.gold if not any(_made(item, each, question) for each in replaced))
+    gold = tuple(
+        item for item in question.gold if not any(made_gold(each, item, question) for each in replaced)
+    )
     labels = [
         msgspec.structs.replace(each, gold=None) if each in replaced else each
         for each in before
         if (each.span, each.annotator) != (span, annotator)
     ]
     found = answer or span
-    if label == "yes" and not _overlaps(found, question, gold):
+    if label == "yes" and not overlapping(found, question, gold):
         whole = GoldItem(source_file=span.source)
         exact = GoldItem.of(found, digest=span_digest(found, lines))
         gold = (*gold, whole if question.gold_level == "file" else exact)
@@ -199,17 +200,18 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
     return len(found), tuple(sorted(set(found)))
 
 
-def _made(item: GoldItem, label: Label, question: Question) -> bool:
+def made_gold(label: Label, item: GoldItem, question: Question) -> bool:
     """Return whether this label added the gold item."""
     if label.gold is None or item.source_file != label.source_file:
         return False
     return question.gold_level == "file" or (item.answer_line_start, item.answer_line_end) == label.gold
 
 
-def _overlaps(span: Span, question: Question, gold: Iterable[GoldItem]) -> bool:
+def overlapping(span: Span, question: Question, gold: Iterable[GoldItem]) -> list[GoldItem]:
+    """Return the items in ``gold`` that share lines with a passage, or its file if gold is whole files."""
     if question.gold_level == "file":
-        return any(item.source_file == span.source for item in gold)
-    return any(item.span is not None and item.span.overlap(span) for item in gold)
+        return [item for item in gold if item.source_file == span.source]
+    return [item for item in gold if item.span is not None and item.span.overlap(span)]
 
 
 STAGE = "label"

@@ -3,16 +3,19 @@
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
    the names of the systems that found the passage.
-2. Passages that overlap the original gold or an excluded span are not labeled.
-3. The questions are shuffled with a seed, and so are the passages of each question. Annotators therefore
+2. Passages that overlap gold or an excluded span are not labeled. Gold that a label for a passage of the pool
+   added does not count, so that every annotator is asked about the same passages.
+3. A passage inside another passage is not labeled if it has at least three quarters of the other's lines. If
+   the annotator has labeled one of the two before, the other is not labeled.
+4. The questions are shuffled with a seed, and so are the passages of each question. Annotators therefore
    can't infer the ranks from the order.
-4. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
+5. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
    shown again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +27,10 @@ from branchrank.questions.labels import (
     CHOICES,
     Choice,
     Proposal,
+    gold_beside,
     is_labeled,
     labels_of,
-    unlabeled_gold,
+    overlapping,
     with_label,
 )
 from branchrank.questions.question_files import (
@@ -100,7 +104,11 @@ class Labeling:
         for key in sorted(self._pool, key=self._drawn):
             question = self._questions[key]
             spans = sorted(self._pool[key], key=lambda span: self._drawn(f"{span.source}:{span.line_start}"))
-            found += [self._passage(key, span) for span in spans if self._needs_label(question, span)]
+            found += [
+                self._passage(key, span)
+                for span in to_label(question, spans, self.annotator, self.lines)
+                if not is_labeled(question, span, self.annotator, self.lines)
+            ]
         return found
 
     def add(
@@ -141,9 +149,6 @@ class Labeling:
             for choice in CHOICES
         }
 
-    def _needs_label(self, question: Question, span: Span) -> bool:
-        return is_open(question, span) and not is_labeled(question, span, self.annotator, self.lines)
-
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
         heading = heading_of(self._pool[key][span] or span.source)
@@ -162,15 +167,29 @@ def heading_of(node_id: str) -> str:
     return node_id.partition("#")[2].replace("/", " > ").replace("-", " ")
 
 
-def is_open(question: Question, span: Span) -> bool:
-    """Return whether a passage can be labeled: it overlaps neither original gold nor an excluded span."""
-    touched = any(
-        item.source_file == span.source
-        if question.gold_level == "file"
-        else item.span is not None and item.span.overlap(span)
-        for item in unlabeled_gold(question)
-    )
-    return not touched and not any(map(span.overlap, question.excluded_spans))
+def to_label(question: Question, pool: Collection[Span], annotator: str, lines: Lines) -> list[Span]:
+    """Return the passages in ``pool`` that an annotator labels or has labeled, in the order of ``pool``.
+
+    Passages that overlap gold or an excluded span are left out, and so are near copies of another passage
+    (see the head of this module).
+    """
+    gold = gold_beside(question, pool)
+    found = [
+        span
+        for span in pool
+        if not overlapping(span, question, gold) and not any(map(span.overlap, question.excluded_spans))
+    ]
+    labeled = {span for span in found if is_labeled(question, span, annotator, lines)}
+    kept: list[Span] = []
+    for span in sorted(found, key=lambda each: (each not in labeled, -each.lines, each)):
+        if not any(_near_copies(span, other) for other in kept):
+            kept.append(span)
+    return [span for span in found if span in kept]
+
+
+def _near_copies(one: Span, other: Span) -> bool:
+    fewer, more = sorted((one.lines, other.lines))
+    return one.overlap(other) == fewer and 4 * fewer >= 3 * more
 
 
 def pooled(rows: Iterable[Row], depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:

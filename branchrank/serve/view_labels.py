@@ -23,7 +23,7 @@ import msgspec
 from branchrank.errors import QuestionError, RunError, UsageError
 from branchrank.io.printable import safe
 from branchrank.questions.anchoring import new_question, span_digest
-from branchrank.questions.labels import Choice, Label, labels_of, with_label
+from branchrank.questions.labels import Choice, Label, labels_of, made_gold, overlapping, with_label
 from branchrank.questions.question_files import (
     ChangedFileError,
     append_question,
@@ -32,8 +32,8 @@ from branchrank.questions.question_files import (
     load_questions,
     replace_question,
 )
-from branchrank.records import SEED, LineNumber, Question, Record, Span
-from branchrank.runs.labeling import heading_of, is_open, other_documents, pooled
+from branchrank.records import SEED, GoldItem, LineNumber, Question, Record, Span
+from branchrank.runs.labeling import heading_of, other_documents, pooled, to_label
 from branchrank.serve.view_documents import Documents
 from branchrank.serve.view_questions import QuestionLists, RunQuestions
 
@@ -43,6 +43,8 @@ DEPTH = 5
 AROUND = 3
 
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+#: A document with the first and the last line, or without lines for a whole document.
+Place = tuple[str, int | None, int | None]
 
 
 class GivenLabel(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +71,9 @@ class GivenLabel(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ShownPassage(Record, frozen=True, kw_only=True):
     """A passage to label. ``start`` is the number of the first line in ``lines``.
 
-    ``label`` is the annotator's label, and ``answer`` are the lines that it added to the gold.
+    ``label`` is the annotator's label, and ``answer`` are the lines that it added to the gold. If a label
+    ``yes`` added none, ``overlaps`` is the gold that the passage overlaps, each with the annotator's labeled
+    passage that made it gold, or ``None``.
     """
 
     source: str
@@ -81,6 +85,7 @@ class ShownPassage(Record, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     label: str = ""
     answer: tuple[int, int] | None = None
+    overlaps: tuple[tuple[Place, Place | None], ...] = ()
 
 
 class LabelPage(Record, frozen=True, kw_only=True):
@@ -99,7 +104,7 @@ class LabelPage(Record, frozen=True, kw_only=True):
     note: str
     id: str
     question: str
-    gold: tuple[tuple[str, int | None, int | None], ...]
+    gold: tuple[Place, ...]
     passages: tuple[ShownPassage, ...]
     number: int
     total: int
@@ -157,10 +162,7 @@ class LabelDesk:
             note=note,
             id=chosen,
             question=safe(question.question),
-            gold=tuple(
-                (safe(item.source_file), item.answer_line_start, item.answer_line_end)
-                for item in question.gold
-            ),
+            gold=tuple(map(_place, question.gold)),
             passages=tuple(self._shown(question, span, name) for span, name in self._pool(run, question)),
             number=place + 1,
             total=len(ids),
@@ -256,10 +258,10 @@ class LabelDesk:
                 shuffled = sorted(nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
                 pools[question.id] = {span: nodes[span] or "" for span in shuffled}
             found = pools[question.id]
-        waiting = [(span, name) for span, name in found.items() if is_open(question, span)]
-        own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in found]
+        asked = to_label(question, found, self._annotator, self._documents)
+        own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in asked]
         kept = [span for span in own if self._current(question, span) is not None]
-        return [*waiting, *((span, "") for span in kept)]
+        return [(span, found.get(span, "")) for span in (*asked, *kept)]
 
     def _current(self, question: Question, span: Span) -> Label | None:
         """Return the annotator's label for the current text of a passage."""
@@ -291,4 +293,17 @@ class LabelDesk:
             lines=shown.lines[start - 1 : span.line_end + AROUND],
             label=label.label if label else "",
             answer=label.gold if label else None,
+            overlaps=tuple(self._overlaps(question, label)) if label else (),
         )
+
+    def _overlaps(self, question: Question, label: Label) -> Iterator[tuple[Place, Place | None]]:
+        """Yield the gold that kept a label ``yes`` from adding gold, with the passage whose label made it."""
+        own = [each for each in labels_of(question) if self._is_own(each)]
+        if label.label == "yes" and not label.gold:
+            for item in overlapping(label.span, question, question.gold):
+                made = (GoldItem.of(each.span) for each in own if made_gold(each, item, question))
+                yield _place(item), next(map(_place, made), None)
+
+
+def _place(item: GoldItem) -> Place:
+    return safe(item.source_file), item.answer_line_start, item.answer_line_end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,62 @@ def test_a_run_with_digests_of_its_questions_is_labeled(desk: Running, own: Path
     directory, shown = own / "reports" / key_of(own), state(desk, own)
     write_questions(directory / "questions.jsonl", map(hashed, load_questions(directory / "questions.jsonl")))
     assert state(desk, own) == shown
+
+
+def places(shown: Any) -> list[tuple[str, int, int]]:
+    return [(each["label"], each["first"], each["last"]) for each in shown["passages"]]
+
+
+def asked_by_the_command(folder: Path) -> list[str]:
+    """The lines of page-1.md that ``questions label`` shows to the same annotator."""
+    file, data = folder / "data" / "questions.jsonl", folder / "data"
+    words = ("--annotator", "ada", "--output", file, "--data-dir", data)
+    done = invoke("questions", "label", folder / "reports" / key_of(folder), *words, typed="s\n" * 99)
+    assert done.exit_code == 0, done.output
+    return re.findall(r"\] page-1\.md:(\d+-\d+)", done.output)
+
+
+def test_lines_that_overlap_gold_add_none_and_the_gold_is_named(desk: Running, own: Path) -> None:
+    shown = state(desk, own, "q0001")
+    assert (places(shown), shown["gold"]) == ([("", 35, 37)], [["page-1.md", 5, 8]])
+    for label, lines, answer, overlaps in (
+        ("yes", (35, 37), [35, 36], []),
+        ("yes", (36, 38), None, [[["page-1.md", 35, 36], ["page-1.md", 35, 37]]]),
+        ("no", (36, 38), None, []),
+        ("yes", (7, 9), None, [[["page-1.md", 5, 8], None]]),
+    ):
+        more = {"first": lines[0], "last": lines[1], "answer": answer}
+        shown = give(desk, body_of(shown, own, label, **more)).json()
+        [card] = [each for each in shown["passages"] if (each["first"], each["last"]) == lines]
+        assert (card["label"], card["answer"], card["overlaps"]) == (label, answer, overlaps)
+    assert shown["gold"] == [["page-1.md", 5, 8], ["page-1.md", 35, 36]]
+
+
+def test_passages_that_overlap_gold_are_shown_by_neither_page_nor_command(desk: Running, own: Path) -> None:
+    shown = state(desk, own, "q0001")
+    assert asked_by_the_command(own) == ["35-37"]
+    shown = give(desk, body_of(shown, own, first=36, last=38)).json()
+    assert places(shown) == [("yes", 36, 38)], "only the gold's own card"
+    assert asked_by_the_command(own) == []
+    shown = give(desk, body_of(shown, own, "no")).json()
+    assert places(shown) == [("", 35, 37), ("no", 36, 38)]
+    assert asked_by_the_command(own) == ["35-37"]
+
+
+@pytest.mark.parametrize(("last", "same"), [(38, True), (39, False)])
+def test_near_copies_are_asked_once(own: Path, last: int, same: bool) -> None:
+    rows = own / "reports" / key_of(own) / "rows.jsonl"
+    with page_of(own) as desk:
+        before = state(desk, own, "q0001")
+        found = rows.read_text().splitlines(keepends=True)
+        longer = [line.replace('"line_end":37', f'"line_end":{last}') for line in found if '"hybrid"' in line]
+        rows.write_text("".join([*(line for line in found if '"hybrid"' not in line), *longer]))
+        shown = state(desk, own, "q0001")
+        assert sorted(places(shown)) == [("", 35, 37), ("", 35, last)][same:]
+        assert sorted(asked_by_the_command(own)) == ["35-37", f"35-{last}"][same:]
+        after = give(desk, body_of(before, own, "partly")).json()
+        assert sorted(places(after)) == [("", 35, last), ("partly", 35, 37)][same:], "the label still counts"
+        assert asked_by_the_command(own) == [f"35-{last}"][same:]
 
 
 def test_a_document_that_changed_is_refused(desk: Running, own: Path) -> None:
@@ -298,6 +355,9 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     browser.wait(SAVED)
     partly = labels_of(stored(own, shown["id"]))[-1]
     assert (partly.label, partly.line_start, partly.line_end) == ("partly", 2, 40), "not the passage"
+    browser.run("[...document.querySelectorAll('.card [data-label=yes]')].at(-1).click()")
+    browser.wait(SAID % f":{first}-{first + 1} (change it on the card")
+    assert "no lines became gold" in browser.run("[...document.querySelectorAll('.card')].at(-1).innerText")
     assert browser.console == []
     assert violations(browser) == []
 

@@ -12,7 +12,8 @@ const WORDS = { yes: "Yes, it answers", partly: "Partly", no: "No" };
 let state, run, cards, view, saving = false;
 const DRAFT = "branchrank-draft";
 
-const place = (passage) => `${passage.source}:${passage.first}-${passage.last}`;
+const placeOf = ([source, first, last]) => (first === null ? source : `${source}:${first}-${last}`);
+const place = ({ source, first, last }) => placeOf([source, first, last]);
 const stored = (passage) => `branchrank-picked ${run} ${state.id} ${place(passage)}`;
 
 // The lines of one passage as a list box. picked is [first, last], or null for the whole passage.
@@ -130,6 +131,15 @@ class Lines {
   }
 }
 
+// What a label did to the gold.
+function effect({ label, answer, overlaps }) {
+  if (label !== "yes") return "";
+  if (answer) return `, lines ${answer[0]}-${answer[1]} are gold`;
+  if (!overlaps.length) return ", but its lines are not gold; press Yes again to make them gold";
+  const gold = overlaps.map(([found, by]) => `${placeOf(found)} (change it ${by ? `on the card ${placeOf(by)}` : `in ${state.file}`})`);
+  return `, but no lines became gold, because they overlap the gold ${gold.join(", ")}`;
+}
+
 // Lines that are not all in the passage are a passage of their own, for every label.
 const outside = (passage, picked) => picked && (passage.free || picked[0] < passage.first || picked[1] > passage.last);
 
@@ -152,7 +162,10 @@ async function give(passage, lines, label) {
   saving = true;
   try {
     const now = await post("/api/labels", body);
-    say(`Saved: ${label} for ${picked ? `${source}:${picked[0]}-${picked[1]}` : place(passage) + (lines.picked ? ", the whole passage" : "")}.`, true);
+    const saved = outside(passage, picked) ? placeOf([source, ...picked]) : place(passage);
+    const found = now.passages.find((each) => place(each) === saved);
+    const lost = found?.label === "yes" && !found.answer;
+    say(`Saved: ${label} for ${picked ? placeOf([source, ...picked]) : saved + (lines.picked ? ", the whole passage" : "")}${lost ? effect(found) : ""}.`, !lost);
     update(now, passage, lines);
   } catch (error) {
     say(error.code === "changed" ? `Not saved: ${error.message}. Reload the page.` : `Not saved: ${error.message}`);
@@ -172,10 +185,12 @@ function update(now, passage, lines) {
   state = now;
   for (const card of cards) {
     const found = now.passages.find((each) => place(each) === place(card.passage));
-    if (!found) continue;
-    Object.assign(card.passage, { label: found.label, answer: found.answer });
-    card.mark();
+    if (found) {
+      Object.assign(card.passage, { label: found.label, answer: found.answer, overlaps: found.overlaps });
+      card.mark();
+    } else if (!card.passage.free) card.lines.box.closest(".card").remove(); // it overlaps gold now
   }
+  cards = cards.filter(({ lines: { box } }) => box.isConnected);
   const other = now.passages.filter((each) => !cards.some((card) => place(card.passage) === place(each)));
   for (const each of other) view.querySelector(".cards").append(cardOf(each));
   status();
@@ -197,9 +212,8 @@ function cardOf(passage) {
   const card = { passage, lines, mark() {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.label === passage.label));
     if (!passage.label) return lines.draw();
-    const answer = passage.answer ? `, lines ${passage.answer[0]}-${passage.answer[1]} are gold` : "";
     lines.clear();
-    chosen.textContent = `Labeled: ${passage.label}${answer}.`;
+    chosen.textContent = `Labeled: ${passage.label}${effect(passage)}.`;
   } };
   for (const button of buttons) button.addEventListener("click", () => give(passage, lines, button.dataset.label));
   lines.box.addEventListener("label", ({ detail }) => give(passage, lines, detail));
@@ -227,7 +241,7 @@ function status() {
   const done = "No other question has unlabeled passages";
   onward.textContent = state.earlier ? back : state.waiting ? "Next question to label" : done;
   onward.disabled = !state.waiting;
-  const gold = state.gold.map(([source, first, last]) => (first === null ? source : `${source}:${first}-${last}`));
+  const gold = state.gold.map(placeOf);
   view.querySelector(".goldlist").textContent = gold.length ? `Gold: ${gold.join(", ")}` : "No gold yet.";
 }
 
