@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -33,6 +35,8 @@ from branchrank.bench.plan import (
     with_depth,
 )
 from branchrank.bench.predictors import BenchmarkPredictor
+from branchrank.corpus.chunkers import check_chunker, is_code
+from branchrank.embedders import check_name
 from branchrank.errors import InputError, MissingDependencyError, UsageError, nearest_path, or_else
 from branchrank.index.workspace_folder import read_config
 from branchrank.records import NOT_REPORTED, Record
@@ -122,9 +126,17 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
             f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
         )
     found: list[str] = []
+    fix = f"correct {path}"
     header = _attempt(found, partial(_header, read_toml(path), found))
     if header is None:
-        raise _refused(path, found)
+        raise _refused(path, found, fix)
+    places = (Path(header.data_dir), Path(header.questions))
+    if not all(each.exists() for each in places) and all((path.parent / each).exists() for each in places):
+        fix = f"change to the folder {path.parent}"
+        if "command" in fields:
+            fix = f"cd {shlex.quote(str(path.parent))} && branchrank run {shlex.quote(path.name)}"
+        if not places[0].exists():
+            found.append(f"there is no workspace {places[0].absolute()}")
     config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))
     toml = _over(config[1] if config else {}, "benchmark", header.benchmark)
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
@@ -160,7 +172,7 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     names = [*failed, *(named.name for named in systems)]
     _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
-        raise _refused(path, found)
+        raise _refused(path, found, fix)
     used = {named.index for named in planned}
     return Plan(
         data_dir=Path(header.data_dir),
@@ -174,12 +186,12 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     )
 
 
-def _refused(path: Path, found: Sequence[str]) -> UsageError:
+def _refused(path: Path, found: Sequence[str], remedy: str) -> UsageError:
     each = list(dict.fromkeys(found))
     count = "1 problem" if len(each) == 1 else f"{len(each)} problems"
     return UsageError(
         f"{path} has {count}:\n" + "\n".join(BULLET + problem for problem in each),
-        remedy=f"correct {path}",
+        remedy=remedy,
     )
 
 
@@ -196,7 +208,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
     if not header.systems:
         found.append("the experiment has no systems: add a table [systems.NAME]")
     if header.questions and not Path(header.questions).is_file():
-        found.append(f"the question file {header.questions} does not exist")
+        found.append(f"the question file {Path(header.questions).absolute()} does not exist")
     if header.repeats is not None and header.repeats < 1:
         found.append(f"repeats = {header.repeats}; must be at least 1")
     return header
@@ -227,7 +239,18 @@ def _index(name: str, point: _Point, toml: Mapping[str, Any], table: Mapping[str
     own = {key: value for key, value in table.items() if key not in (Bm25Settings.section, _SWEEP)} | point
     words = own.pop(Bm25Settings.section, table.get(Bm25Settings.section, {}))
     layered = _over(_over(toml, IndexSettings.section, own), Bm25Settings.section, words)
-    return resolve(toml=layered, toml_name=f"[indexes.{_swept(name, point)}]")
+    table_name = f"[indexes.{_swept(name, point)}]"
+    resolved = resolve(toml=layered, toml_name=table_name)
+    part = resolved.part(IndexSettings)
+    try:
+        if "embedder" in own:
+            check_name(part.embedder)
+        if "chunker" in own and not is_code(part.chunker):
+            with suppress(MissingDependencyError):  # reported when the plan is checked
+                check_chunker(part)
+    except UsageError as error:
+        raise UsageError(f"{table_name} {error.message}") from None
+    return resolved
 
 
 def _index_points(name: str, table: Mapping[str, Any]) -> list[_Point]:

@@ -124,18 +124,25 @@ def test_errors_of_chunkers_are_reported_before_any_index_is_built(
 ) -> None:
     project = make_project(tmp_path)
     monkeypatch.chdir(project)
-    (project / "x.toml").write_text(
+    text = (
         'name = "x"\n[systems.local]\nindex = "a"\nsweep = { rrf_k = [2, 10] }\n'
-        '[indexes.a]\nsweep = { chunker = ["windw", "chonkie:Nope"] }\n'
+        '[indexes.a]\nsweep = { chunker = ["window", "chonkie:TokenChunker"] }\n'
     )
+    (project / "x.toml").write_text(text)
     planned = [each.name for each in plan_from_experiment(project / "x.toml").planned]
     assert planned == [
-        f"local[rrf_k={k}, chunker={name}]" for k in (2, 10) for name in ("windw", "chonkie:Nope")
+        f"local[rrf_k={k}, chunker={name}]" for k in (2, 10) for name in ("window", "chonkie:TokenChunker")
     ]
+    slips = (
+        text.replace("window", "windw").replace("TokenChunker", "Nope") + '[indexes.b]\nembedder = "fakee"\n'
+    )
+    (project / "x.toml").write_text(slips)
     wrong = invoke("run", "x.toml", "--dry-run")
     assert wrong.exit_code == 2
-    assert "did you mean `window`?" in wrong.stderr
+    assert "[indexes.a[chunker=windw]] there is no chunker 'windw'; did you mean `window`?\n" in wrong.stderr
+    assert "[indexes.b] there is no embedder 'fakee'; did you mean `fake`?\n" in wrong.stderr
     assert "no chunker 'Nope'" in wrong.stderr
+    assert wrong.stderr.endswith("fix: correct x.toml\n")
     (project / "x.toml").write_text(
         'name = "x"\n[systems.local]\n[indexes.a]\nsweep = { chunk_tokens = [] }\n'
     )

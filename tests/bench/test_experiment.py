@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,26 @@ def test_indexes_inherit_the_index_settings_of_the_workspace(tmp_path: Path) -> 
         ("local", "default"),
         ("other", "small"),
     ]
+
+
+@pytest.mark.parametrize("missing", ["data", "asked.jsonl"])
+def test_a_file_whose_paths_start_in_its_folder_is_run_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    home, away = make_project(tmp_path / "my docs"), tmp_path / "away"
+    asked = home / "data" / "benchmark" / "questions.jsonl"
+    asked.rename(home / "asked.jsonl")
+    (home / "x.toml").write_text('name = "x"\nquestions = "asked.jsonl"\n[systems.bm25]\n')
+    away.mkdir()
+    [there] = {"data", "asked.jsonl"} - {missing}
+    (away / there).symlink_to(home / there)
+    monkeypatch.chdir(away)
+    refused = invoke("run", "../my docs/x.toml")
+    assert (refused.exit_code, str(away / missing) in refused.stderr) == (2, True)
+    change, run = refused.stderr.split("fix: ")[1].split(" && ")
+    monkeypatch.chdir(shlex.split(change)[1])
+    done = invoke(*shlex.split(run)[1:], "--dry-run")
+    assert done.exit_code == 0, done.output
 
 
 def test_flags_override_the_file_and_the_file_overrides_the_workspace(tmp_path: Path) -> None:
