@@ -312,10 +312,11 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
             )
 
 
-def _asked(question: Question) -> Question:
-    """Return the question without the digests of its gold, which `questions reanchor` adds."""
+def _asked(question: Question) -> tuple[object, ...]:
+    """Return the parts of a question on which scores depend: not its labels, digests and slices."""
     gold = tuple(msgspec.structs.replace(item, answer_digest=None) for item in question.gold)
-    return msgspec.structs.replace(question, gold=gold)
+    level, spans, aliases = question.gold_level, question.excluded_spans, question.source_aliases
+    return question.question, question.answerable, gold, level, spans, aliases
 
 
 def _first(ids: Sequence[str]) -> str:

@@ -12,7 +12,8 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
-from branchrank.records import Question
+from branchrank.questions.labels import Choice, with_label
+from branchrank.records import Question, Span
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,21 @@ def test_other_questions_and_gold_are_refused(
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
     assert says in result.output
+
+
+@pytest.mark.parametrize(("label", "code"), [("no", 0), ("partly", 0), ("yes", 3)])
+def test_only_labels_that_add_gold_make_runs_incomparable(tmp_path: Path, label: Choice, code: int) -> None:
+    first, *others = make_questions(10)
+    span = Span(source="page-0.md", line_start=1, line_end=3)
+    lines = {"page-0.md": ["# Page 0", "", "kettle"]}
+    labeled = [with_label(first, span, label, lines, annotator="ada"), *others]
+    a = make_run(tmp_path / "a", questions=[first, *others], latency_sample=0).directory
+    b = make_run(tmp_path / "b", questions=labeled, latency_sample=0).directory
+    result = invoke("compare", a, b)
+    assert (result.exit_code, f"differs between the two runs: {first.id}" in result.output) == (
+        code,
+        code == 3,
+    )
 
 
 def test_explain_shows_the_gold_rank_at_each_stage(runs: dict[str, Path]) -> None:
