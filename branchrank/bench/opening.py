@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
@@ -18,7 +17,7 @@ from branchrank.errors import BranchRankError, QuestionError
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
-from branchrank.questions.anchoring import changed_gold
+from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repair, reanchor
 from branchrank.questions.question_files import check_sources
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
@@ -141,7 +140,7 @@ def open_plan(
                 index.close()
                 index = rebuild()
             indexes[name] = opened.enter_context(index)
-            check_gold(questions, index, folder.corpus_root, plan)
+            check_gold(questions, index, folder, plan)
             if searches_vectors(plan.systems_on(name)):
                 _ = index.vectors  # a damaged collection raises an error before the first question
             cache = opened.enter_context(closing(folder.open_cache()))
@@ -193,19 +192,18 @@ def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPre
     )
 
 
-def check_gold(questions: Sequence[Question], index: Index, corpus: Path, plan: Plan) -> None:
+def check_gold(questions: Sequence[Question], index: Index, folder: WorkspaceFolder, plan: Plan) -> None:
     """Raise :class:`QuestionError` if gold is outside the corpus, or has changed since it was recorded."""
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}
     for node in index.tree.of_sources(named):
         line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
-    found = check_sources(questions, line_counts) or changed_gold(questions, corpus, line_counts)
+    found = check_sources(questions, line_counts) or changed_gold(questions, folder.corpus_root, line_counts)
     if found:
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
-        repair = ["branchrank", "questions", "reanchor", str(plan.questions_file)]
-        repair += ["--data-dir", str(plan.data_dir)]
+        moved = reanchor(questions, corpus_lines(folder.corpus_root, folder.exclude)).moved
         raise QuestionError(
             "\n".join([f"{plan.questions_file} does not match the corpus:", *found[:10], *more]),
-            remedy=f"correct {plan.questions_file}, or run `{shlex.join(repair)}`",
+            remedy=gold_repair(plan.questions_file, plan.data_dir, moves=bool(moved)),
         )

@@ -15,7 +15,7 @@ from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, swit
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
 from branchrank.errors import BranchRankError, MissingDependencyError, QuestionError, UsageError
-from branchrank.questions.anchoring import new_question, typed_span
+from branchrank.questions.anchoring import gold_repair, new_question, typed_span
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.records import SEED, GoldItem, Question, Span
 from branchrank.runs.words import plural
@@ -194,7 +194,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
     if result.errors:
         raise QuestionError(
             f"{path}: the gold does not match the corpus in {plural(result.errors, 'place')}",
-            remedy=f"branchrank questions reanchor {path} --data-dir {data_dir}",
+            remedy=gold_repair(path, data_dir, moves=result.moves),
         )
     click.echo(f"all gold matches the corpus; {len(result.findings)} warnings")
 
@@ -217,7 +217,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     if lost := sum(not each.label for each in result.problems):
         raise QuestionError(
             f"{plural(lost, 'gold item')} could not be found again",
-            remedy=f"correct their lines in {path}, and delete their `answer_digest`",
+            remedy=gold_repair(path, data_dir, moves=False),
         )
     labels = sum(each.label for each in result.moved)
     click.echo(

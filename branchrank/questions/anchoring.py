@@ -17,6 +17,7 @@ A person's question is checked against the corpus and stored with a digest of th
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -128,6 +129,13 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
                     moved.append(AnchorMove(question_id=question.id, before=item.span, after=place))
         mended.append(msgspec.structs.replace(question, gold=tuple(gold)))
     return Reanchoring(mended, moved, problems)
+
+
+def gold_repair(path: Path, data_dir: Path, *, moves: bool) -> str:
+    """Return the fix for gold that does not match; ``moves`` is whether `questions reanchor` moves any."""
+    if moves:
+        return shlex.join(["branchrank", "questions", "reanchor", str(path), "--data-dir", str(data_dir)])
+    return f"correct the files, lines and quotes of this gold in {path}, and delete its `answer_digest`"
 
 
 def lines_digest(lines: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Literal
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.lines import normalize
 from branchrank.measures.matching import is_file_level
-from branchrank.questions.anchoring import Lines, check_anchors, span_lines
+from branchrank.questions.anchoring import Lines, check_anchors, reanchor, span_lines
 from branchrank.questions.question_files import without_absent
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
@@ -60,7 +60,8 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
 
     ``questions`` is the number of questions. ``documents_asked`` and ``sections_asked`` count documents and
     sections that contain gold. ``leakage`` is the mean share (0..1) of a question's content words that its
-    gold contains. If no question has gold lines, ``leakage`` is ``None``.
+    gold contains. If no question has gold lines, ``leakage`` is ``None``. ``moves`` is whether
+    ``questions reanchor`` moves any of the gold that is not valid.
     """
 
     findings: tuple[Finding, ...]
@@ -73,6 +74,7 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
     sections: int
     sections_asked: int
     leakage: float | None
+    moves: bool
 
     @property
     def errors(self) -> int:
@@ -90,6 +92,7 @@ def check_questions(
         Finding(check="validity", question_id=problem.question_id, message=str(problem))
         for problem in check_anchors(questions, lines)
     ]
+    invalid = bool(findings)
     shares = {question.id: share for question in questions if (share := _leaked(question, lines)) is not None}
     findings += _leaks(questions, sections, shares)
     findings += _duplicates(questions)
@@ -118,6 +121,7 @@ def check_questions(
         sections=sum(len(document.sections) for document in documents),
         sections_asked=len(asked),
         leakage=sum(shares.values()) / len(shares) if shares else None,
+        moves=invalid and bool(reanchor(questions, lines).moved),
     )
 
 

@@ -258,6 +258,11 @@ def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     assert moved["upgrade"]["reviewed_by"] == "somebody"
     assert invoke("questions", "check", *data).exit_code == 0
     assert invoke(*run).exit_code == 0
+    page.write_text("\n".join(["Other text.", *page.read_text().splitlines()[1:8], "Use another thing."]))
+    for words in (("questions", "check", *data), run, ("questions", "reanchor", *data)):
+        refused = invoke(*words)
+        assert (refused.exit_code, "questions reanchor" in refused.stderr) == (3, False)
+        assert f"in {path}, and delete its `answer_digest`\n" in refused.stderr
 
 
 def test_corpora_are_listed_without_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
