@@ -22,7 +22,17 @@ from branchrank.records import Record
 from branchrank.report.recommendation import cautions, maybe_tuned_on, recommendation_text
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.words import MORE_PAGES, enough_words, margin, milliseconds, open_question, size
+from branchrank.runs.words import (
+    MORE_PAGES,
+    beyond_corpus,
+    deciding,
+    enough_words,
+    margin,
+    milliseconds,
+    open_question,
+    size,
+    way_on,
+)
 
 
 class Advice(Record, frozen=True, kw_only=True):
@@ -173,7 +183,9 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
         return "choose other limits, or measure other systems"
     if not measured:
         return "measure the latency of every system (--latency-sample), or choose other limits"
-    first = next((each for each in undecided if each.enough), None)
+    first = min((each for each in undecided if each.enough), key=beyond_corpus, default=None)
+    if first is not None and beyond_corpus(first):
+        return f"{first.candidate} vs {first.baseline}: {deciding(first)}; {way_on(first)}"
     if first is not None:
         return (
             f"compare {first.candidate} with {first.baseline} on {enough_words(first)}: "

@@ -25,13 +25,13 @@ from branchrank.runs.summary import count_columns
 from branchrank.runs.tables import FIRST_RATES
 from branchrank.runs.words import (
     MORE_PAGES,
-    beyond_corpus,
     deciding,
     milliseconds,
     number,
     opening,
     score,
     sentence,
+    way_on,
 )
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
@@ -121,9 +121,7 @@ def print_summary(run: RunData) -> None:
     if found.open is not None:
         pair = sorted((found.open.candidate, found.open.baseline), key=run.judgment.baselines.__contains__)
         decides = deciding(found.open)
-        write = "write them with `branchrank questions add`, or try `branchrank questions mine`"
-        way = "without more pages, choose by cost" if beyond_corpus(found.open) else write
-        steps = [f"{' vs '.join(pair)}: {decides or MORE_PAGES}", *([way] if decides else [])]
+        steps = [f"{' vs '.join(pair)}: {decides or MORE_PAGES}", *([way_on(found.open)] if decides else [])]
     keys = misses(run, found.system)
     steps += [f"branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
     for line in ["next:", *(f"  {step}" for step in steps)] if steps else ():

@@ -85,7 +85,9 @@ def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},
         run.clusters,
         measure=run.primary.name,
-        options=CompareOptions(delta=run.settings.delta, seed=run.record.seed),
+        options=CompareOptions(
+            delta=run.settings.delta, seed=run.record.seed, documents=run.options.documents
+        ),
         preferred=run.judgment.baseline,
     )
     return frontier(found), cheapest

@@ -234,6 +234,13 @@ def beyond_corpus(comparison: Comparison) -> bool:
     return comparison.enough is not None and 0 < comparison.documents < comparison.enough[1]
 
 
+def way_on(comparison: Comparison) -> str:
+    """Say how to get the questions that would decide a comparison, or what to do if most pages have some."""
+    if beyond_corpus(comparison) and 2 * comparison.clusters >= comparison.documents:
+        return "without more pages, choose by cost"
+    return "write them with `branchrank questions add`, or try `branchrank questions mine`"
+
+
 def _what_would_settle(comparison: Comparison) -> str:
     n = comparison.n
     if comparison.unplaced:

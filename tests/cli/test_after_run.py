@@ -41,14 +41,21 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
         **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
         **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
     }
-    short = "without more pages, choose by cost"
+    short, write = "without more pages, choose by cost", lines[place + 2].strip()
+    sparse = int(decides[1].split()[-2]) - 1
+    assert sparse > 2 * 60, "the questions are on 60 pages"
     for documents, more, way in (
         (30, " (the corpus has 30)", short),
-        (100_000, "", lines[place + 2].strip()),
+        (sparse, f" (the corpus has {sparse})", write),
+        (100_000, "", write),
     ):
         written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
         line = f"\n  hybrid vs local: {decides[1]}{more} would decide\n  {way}\n"
         assert line in invoke("show", "latest").stdout
+        _, *opened, last = re.split(r"\n  (?:open|next): ", invoke("advise", made.directory).stdout)
+        assert len(opened) == 2
+        assert all(("(the corpus has " in each) == bool(more) for each in opened)
+        assert last.endswith(f"{more} would decide; {way}\n" if more else " --questions FILE\n")
     written.write_text(json.dumps(record))
     for line in lines[place + 3 : -1]:
         assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
