@@ -113,11 +113,11 @@ def _question(line: bytes) -> Question:
     raw = msgspec.json.decode(line)
     if not isinstance(raw, dict):
         raise ValueError(f"expected a JSON object, not {type(raw).__name__}")
-    known = msgspec.convert({key: value for key, value in raw.items() if key in _KNOWN}, _Line)
     extra = {key: value for key, value in raw.items() if key not in _KNOWN}
     for key in extra:
         if meant := next((each for each in _KNOWN if len(each) > 3 and _is_slip(key, each)), None):
             raise ValueError(f"unknown key {key!r}: did you mean {meant!r}?")
+    known = msgspec.convert({key: value for key, value in raw.items() if key in _KNOWN}, _Line)
     if not known.question.strip() or (known.id is not None and not known.id.strip()):
         raise ValueError("`id` and `question` must not be empty")
     given = msgspec.structs.asdict(known)

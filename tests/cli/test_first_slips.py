@@ -95,10 +95,13 @@ def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: P
     assert swapped.stderr == f"the qrels come first: branchrank score-trec {qrels} {run}\n"
 
 
-@pytest.mark.parametrize("key", ["kindd", "kin", "knid", "Sourcefile", "answer_line_strat"])
+@pytest.mark.parametrize("key", ["kindd", "kin", "knid", "Sourcefile", "answer_line_strat", "questoin"])
 def test_a_slip_in_a_questions_key_is_refused(tmp_path: Path, key: str) -> None:
     asked = tmp_path / "asked.jsonl"
-    asked.write_text(json.dumps({"question": "?", "answerable": False, "note": "kept", key: "x"}))
+    line = {"question": "?", "answerable": False, "note": "kept", key: "x"}
+    if key == "questoin":
+        del line["question"]
+    asked.write_text(json.dumps(line))
     done = invoke("questions", "check", asked, "--data-dir", tmp_path)
     assert done.exit_code == 3
     assert f"unknown key {key!r}: did you mean" in done.stderr
