@@ -370,6 +370,10 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
     open_desk(browser, desk, own)
     last = load_questions(own / "reports" / key_of(own) / "questions.jsonl")[-1].id
     earlier = state(desk, own, last)["earlier"]
+    browser.run("scrollTo(0, 0)")
+    assert browser.run(
+        "document.querySelector('.onward').getBoundingClientRect().bottom <= innerHeight < 1000"
+    )
     for number in range(1, 4):
         shown = state(desk, own)  # the first question that waits
         others = len(shown["passages"]) - 1
@@ -399,22 +403,38 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
 
 @needs_chromium
 def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running, own: Path) -> None:
+    page, said = own / "docs" / "page-40.md", "document.getElementById('said').textContent"
+    page.write_text(page.read_text().replace("40 line 24", "word " * 100))
     browser.look(400)
     open_desk(browser, desk, own)
     browser.run("document.querySelector('#view p a').focus()")
     for keys, condition in (
         (["Enter"], f"{READY} && document.activeElement.name === 'text'"),
-        ([*"how hot?", "Tab", *"part 40", "Enter"], "document.querySelector('.places button')"),
+        (["Enter"], SAID % "pick the lines"),
+        ([*"how hot?"], f"{said} === ''"),
+        (["Tab", *"part 40", "Enter"], "document.querySelector('.places button')"),
         (["Tab", "Tab", "Enter"], "document.activeElement.getAttribute('role') === 'listbox'"),
         (["ArrowDown", "p"], SAID % "needs the lines"),
-        (["ArrowDown", "ArrowDown", "Enter"], "location.search.includes('question=q-')"),
+        (["ArrowDown", "ArrowDown"], f"{PICKED}.length"),
+        (["Enter"], "location.search.includes('question=q-')"),
     ):
+        if keys == ["Enter"]:
+            browser.run(
+                "document.querySelector('[name=text]')?.focus()"
+            )  # where it saves the picked lines, too
         for key in keys:
             browser.press(key)
         browser.wait(condition)
     added = load_questions(own / "data" / "questions.jsonl")[-1]
     assert (added.question, labels_of(added)[0].gold) == ("how hot?", (23, 23))
     browser.wait(f"{READY} && document.activeElement.textContent === 'Add a question'")
+    for width in (400, 1400):
+        browser.look(width)
+        assert browser.run(
+            "[...document.querySelectorAll('.lines')].every((b) => b.scrollWidth <= b.clientWidth)"
+        )
+        browser.click("document.querySelector('[data-line=\"24\"]')")  # in the middle of its rows
+        assert browser.run(f"[...{PICKED}].map((line) => line.dataset.line)") == ["24"]
     browser.console.clear()
     assert violations(browser) == []
 

@@ -90,9 +90,10 @@ class Lines {
     this.box.focus({ preventScroll: true });
     this.pick(line, event.shiftKey);
     let y = event.clientY;
+    const bar = view.querySelector(".pager"); // it stays at the bottom of the window
     const follow = () => {
       const box = this.box.getBoundingClientRect();
-      const top = Math.max(box.top, 0) + EDGE, bottom = Math.min(box.bottom, innerHeight) - EDGE;
+      const top = Math.max(box.top, 0) + EDGE, bottom = Math.min(box.bottom, bar ? bar.getBoundingClientRect().top : innerHeight) - EDGE;
       const inside = Math.min(Math.max(y, top), bottom);
       this.box.scrollTop += y - inside;
       const under = this.lineAt(document.elementFromPoint(box.left + EDGE, inside));
@@ -281,8 +282,18 @@ function documentPicker(sources) {
 
 function draftForm() {
   const input = make("input", { name: "text", autocomplete: "off", value: sessionStorage.getItem(DRAFT) || "" });
-  input.addEventListener("input", () => sessionStorage.setItem(DRAFT, input.value));
-  return make("div", { class: "picks" }, make("label", {}, "The question, as your readers ask it", input));
+  const form = make("form", { class: "picks", "aria-label": "Question" }, make("label", {}, "The question, as your readers ask it", input));
+  input.addEventListener("input", () => {
+    sessionStorage.setItem(DRAFT, input.value);
+    say("");
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const picked = cards.filter(({ lines }) => lines.picked);
+    if (picked.length === 1) give(picked[0].passage, picked[0].lines, "yes");
+    else say("Open the document with the answer, pick the lines, and press Enter there.");
+  });
+  return form;
 }
 
 function goTo(question) {
@@ -308,7 +319,8 @@ function question(sources) {
     make("h2", {}, state.question || "Add a question"),
     ...(state.id ? [
       make("p", { class: "soft goldlist" }),
-      make("p", { class: "soft" }, `Pick ${keys}. Enter or y: yes; p: partly; n: no; Escape: clear.`),
+      make("p", { class: "soft" }, `Pick ${keys}. Enter or y: yes; p: partly; n: no; Escape: clear. ` +
+        "Partly is for a passage that has a part of the answer or leads to it; it adds no gold."),
       note, shown, documentPicker(sources),
       make("p", { class: "pager" }, button("Previous", () => state.previous, ""), button("Next", () => state.next, ""), onward,
         state.note ? "" : link("/questions", { run, words: state.id, open: 1 }, "The systems' answers")),
