@@ -235,10 +235,13 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
             try:
                 if word not in KEYS:
                     raise UsageError(f"{word!r} is not a label; type {HINT}")
-                labeling.add(passage, KEYS[word], answer=_narrowed(passage, word, lines), proposal=proposal)
+                narrowed = _narrowed(passage, word, lines)
+                made = labeling.add(passage, KEYS[word], answer=narrowed, proposal=proposal)
             except UsageError as error:
                 say(error.message)
                 continue
+            if made.label == "yes" and made.gold is None:
+                say("the label is saved, but added no gold, because the lines overlap gold")
             break
         else:
             return  # the input has ended

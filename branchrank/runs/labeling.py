@@ -26,6 +26,7 @@ from branchrank.questions.anchoring import Lines, corpus_lines
 from branchrank.questions.labels import (
     CHOICES,
     Choice,
+    Label,
     Proposal,
     gold_beside,
     is_labeled,
@@ -118,8 +119,8 @@ class Labeling:
         *,
         answer: Span | None = None,
         proposal: Proposal | None = None,
-    ) -> None:
-        """Add a passage's label to the question file.
+    ) -> Label:
+        """Add a passage's label to the question file, and return the label.
 
         The arguments are explained under :func:`~branchrank.questions.labels.with_label`. Raises
         :class:`UsageError` if ``answer`` is not inside the passage.
@@ -140,6 +141,7 @@ class Labeling:
             proposal=proposal,
         )
         write_questions(self.output, self.questions)
+        return labels_of(self._questions[key])[-1]
 
     def counts(self) -> dict[Choice, int]:
         """Count the passages that this annotator has labeled, by label."""

@@ -124,8 +124,11 @@ def test_a_yes_makes_an_unanswerable_question_answerable(label, tmp_path: Path) 
 
 
 def test_a_page_as_gold_gets_pages(label, tmp_path: Path) -> None:
-    label("y\n" * 99)
-    question = questions_in(tmp_path / "gold.jsonl")["api"]
+    done = label("y\n" * 99, "--depth", 10)
+    questions = questions_in(tmp_path / "gold.jsonl")
+    lost = ["gold" not in each for line in questions.values() for each in line.get("labels", [])]
+    assert done.stderr.count("added no gold") == sum(lost) > 0
+    question = questions["api"]
     assert question["alternates"]
     assert all(set(item) == {"source_file"} for item in question["alternates"])
     sources = [question["source_file"], *(item["source_file"] for item in question["alternates"])]

@@ -358,6 +358,8 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     browser.run("[...document.querySelectorAll('.card [data-label=yes]')].at(-1).click()")
     browser.wait(SAID % f":{first}-{first + 1} (change it on the card")
     assert "no lines became gold" in browser.run("[...document.querySelectorAll('.card')].at(-1).innerText")
+    browser.run("scrollTo(0, 0)")
+    assert browser.run("document.querySelector('.onward').getBoundingClientRect().bottom <= innerHeight")
     assert browser.console == []
     assert violations(browser) == []
 
@@ -370,10 +372,6 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
     open_desk(browser, desk, own)
     last = load_questions(own / "reports" / key_of(own) / "questions.jsonl")[-1].id
     earlier = state(desk, own, last)["earlier"]
-    browser.run("scrollTo(0, 0)")
-    assert browser.run(
-        "document.querySelector('.onward').getBoundingClientRect().bottom <= innerHeight < 1000"
-    )
     for number in range(1, 4):
         shown = state(desk, own)  # the first question that waits
         others = len(shown["passages"]) - 1

@@ -31,7 +31,7 @@ export async function show(view, given) {
   const found = await get("/api/compare", query);
   waiting.remove();
   if (found.problem) {
-    view.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem.replace(/\.*$/, ".")}`));
+    view.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem.replace(/[^.]$/, "$&.")}`));
     return;
   }
   scores.remove();
