@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 #: Examples of a property test in ``make test`` and in ``make test-full``.
-EXAMPLES, FULL_EXAMPLES = 40, 300
+EXAMPLES, FULL_EXAMPLES = 30, 150
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
 #: The slowest files, which are started first, so that at the end no process works alone.

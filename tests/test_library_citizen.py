@@ -59,7 +59,7 @@ def test_a_build_a_search_and_a_benchmark_leave_the_process_as_it_was(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-@pytest.mark.parametrize(("store", "embedder"), STORES)
+@pytest.mark.parametrize(("store", "embedder"), [STORES[0], pytest.param(*STORES[1], marks=pytest.mark.full)])
 def test_a_closed_workspace_leaves_nothing_open(folder: Path, store: str, embedder: str) -> None:
     done = run(SUPPORT / "open_resources.py", folder, store, embedder)
     assert (done.returncode, done.stderr) == (0, b"")

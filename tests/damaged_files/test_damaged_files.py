@@ -111,6 +111,7 @@ def record(part: str, trials: int, faults: Sequence[tuple[str, ...]], started: f
     harness.record(part.lower().replace(" ", "-"), made)
 
 
+@pytest.mark.full
 def test_a_database_that_crashes_chromas_compiled_code_is_refused(tmp_path: Path) -> None:
     world = ChromaWorld(tmp_path)
     [trial] = [

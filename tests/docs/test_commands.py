@@ -41,9 +41,10 @@ QUICKSTART = "docs/quickstart.md"
 #: Pages whose readers have documents and no workspace yet.
 FIRST = ("README.md", "docs/index.md", "docs/installation.md", QUICKSTART)
 STARTS = ("README.md", QUICKSTART)
-#: Depends on nothing in its folder and takes long, so it runs for the quickstart alone, over a few questions.
+#: Depends on nothing in its folder and takes long, so it runs for the quickstart alone, over a few questions
+#: and without a model.
 ONCE = "branchrank demo"
-FEW = ("BRANCHRANK_BENCHMARK_SAMPLE_SIZE", "30")
+FEW = {"BRANCHRANK_BENCHMARK_SAMPLE_SIZE": "30", "BRANCHRANK_INDEX_EMBEDDER": "fake"}
 SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank view")
 
 
@@ -194,7 +195,8 @@ def test_the_blocks_of_a_page_run(
         for command in filter(is_run, commands(block)):
             with monkeypatch.context() as patch:
                 if once := command.text.startswith(ONCE):
-                    patch.setenv(*FEW)
+                    for name, value in FEW.items():
+                        patch.setenv(name, value)
                 if not once or page == QUICKSTART:
                     reader.run(command)
 

@@ -39,7 +39,7 @@ def check(http_load: ModuleType, clients: int, queue: int, seconds: float) -> No
 
 
 def test_overload_gives_503_and_the_server_keeps_running(http_load: ModuleType) -> None:
-    check(http_load, clients=50, queue=10, seconds=2.5)
+    check(http_load, clients=50, queue=10, seconds=1.0)
 
 
 @pytest.mark.full
