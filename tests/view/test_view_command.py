@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from support.commands import invoke
-from support.http_server import eventually
+from support.http_server import CLIENT, eventually
 
 
 def test_the_browser_opens_the_loopback_address_with_the_token(made: Path, tmp_path: Path) -> None:
@@ -29,7 +28,7 @@ def test_the_browser_opens_the_loopback_address_with_the_token(made: Path, tmp_p
         assert seen.read_text() == address
         url, _, token = address.partition("/#token=")
         assert len(token) > 40
-        assert token not in httpx.get(url).text, "only the address contains the token"
+        assert token not in CLIENT.get(url).text, "only the address contains the token"
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.2", int(url.rpartition(":")[2])), timeout=5)
         process.send_signal(signal.SIGINT)

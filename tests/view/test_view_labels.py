@@ -16,7 +16,7 @@ import pytest
 from support.axe import violations
 from support.chromium import Chromium, needs_chromium
 from support.commands import invoke
-from support.http_server import Running
+from support.http_server import CLIENT, Running
 from support.local_page import READY, TOKEN, page_of
 
 from branchrank.questions.labels import labels_of
@@ -49,7 +49,7 @@ def key_of(folder: Path) -> str:
 
 def state(server: Running, folder: Path, question: str = "") -> Any:
     query = {"run": key_of(folder), "question": question}
-    return httpx.get(f"{server.url}/api/label", params=query).json()
+    return CLIENT.get(f"{server.url}/api/label", params=query).json()
 
 
 def body_of(shown: Any, folder: Path, label: str = "yes", passage: int = 0, **more: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def body_of(shown: Any, folder: Path, label: str = "yes", passage: int = 0, **mo
 def give(server: Running, body: dict[str, Any], **headers: str | None) -> httpx.Response:
     sent = {"origin": server.url, "authorization": f"Bearer {TOKEN}", **headers}
     kept = {name.replace("_", "-"): value for name, value in sent.items() if value is not None}
-    return httpx.post(f"{server.url}/api/labels", json=body, headers=kept)
+    return CLIENT.post(f"{server.url}/api/labels", json=body, headers=kept)
 
 
 def stored(folder: Path, question: str) -> Question:
@@ -234,7 +234,7 @@ def test_a_new_question_is_added_as_the_command_would(desk: Running, own: Path) 
     path = own / "data" / "questions.jsonl"
     before, shown = path.read_bytes().rstrip(b"\n"), state(desk, own)
     path.write_bytes(before)
-    document = httpx.get(f"{desk.url}/api/document", params={"source": "page-40.md"}).json()["digest"]
+    document = CLIENT.get(f"{desk.url}/api/document", params={"source": "page-40.md"}).json()["digest"]
     given = body_of(shown, own, question="", text=" how hot? ", source="page-40.md", document=document)
     given["answer"] = [23, 24]
     assert give(desk, given).json()["error"]["code"] == "changed"
@@ -257,8 +257,8 @@ def test_a_run_of_other_questions_adds_none_of_them(desk: Running, own: Path) ->
     path, (_, other, newest) = own / "data" / "questions.jsonl", sorted((own / "reports").iterdir())[:3]
     asked = newest / "questions.jsonl"
     asked.write_text(asked.read_text().replace("where does", "how does"))
-    assert httpx.get(f"{desk.url}/api/documents").json()["newest"] == other.name
-    shown = httpx.get(f"{desk.url}/api/label", params={"run": newest.name}).json()
+    assert CLIENT.get(f"{desk.url}/api/documents").json()["newest"] == other.name
+    shown = CLIENT.get(f"{desk.url}/api/label", params={"run": newest.name}).json()
     assert (shown["id"], shown["passages"], shown["total"], shown["with_gold"]) == ("q0000", [], 32, 30)
     assert shown["note"].endswith(f"not from {path}\n  fix: choose the run {other.name}")
     given = body_of(state(desk, own), own)
@@ -269,18 +269,18 @@ def test_a_run_of_other_questions_adds_none_of_them(desk: Running, own: Path) ->
 
 def test_documents_are_found_by_name_and_heading(page: Running) -> None:
     for words, place in {"page-40.md": [1, ""], "PART 40": [21, "Part 40"], "page-400": [1, ""]}.items():
-        found = httpx.get(f"{page.url}/api/places", params={"words": words}).json()
+        found = CLIENT.get(f"{page.url}/api/places", params={"words": words}).json()
         assert found == [["page-40.md", *place]]
-    assert httpx.get(f"{page.url}/api/places", params={"words": "no such heading"}).json() == []
+    assert CLIENT.get(f"{page.url}/api/places", params={"words": "no such heading"}).json() == []
 
 
 def test_without_a_workspace_the_reason_is_shown(own: Path) -> None:
     shutil.rmtree(own / "data")
     with page_of(own) as server:
-        answer = httpx.get(f"{server.url}/api/label", params={"run": key_of(own)})
+        answer = CLIENT.get(f"{server.url}/api/label", params={"run": key_of(own)})
         assert answer.status_code == 422
         assert "--data-dir" in answer.json()["error"]["message"]
-        runs = httpx.get(f"{server.url}/api/runs").json()["runs"]
+        runs = CLIENT.get(f"{server.url}/api/runs").json()["runs"]
         assert len(runs) == 4
 
 
@@ -293,9 +293,9 @@ def test_the_newest_run_of_the_workspace_is_opened_and_another_has_the_reason(ow
         other = {"corpus": "data/click-docs", "corpus_digest": "0" * 64}
         paths[number].write_text(json.dumps(json.loads(paths[number].read_text()) | other))
         with page_of(own) as desk:
-            assert httpx.get(f"{desk.url}/api/documents").json()["newest"] == own_run
+            assert CLIENT.get(f"{desk.url}/api/documents").json()["newest"] == own_run
             query = {"run": paths[number].parent.name}
-            message = httpx.get(f"{desk.url}/api/label", params=query).json()["note"]
+            message = CLIENT.get(f"{desk.url}/api/label", params=query).json()["note"]
         assert "data/click-docs" in message
         assert message.endswith(
             f"\n  fix: {f'choose the run {own_run}' if own_run else 'branchrank run experiment.toml'}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from support.chromium import Chromium, needs_chromium
-from support.http_server import Running
+from support.http_server import CLIENT, Running
 from support.local_page import READY
 
 from branchrank.measures.comparison import CompareOptions
@@ -24,7 +23,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 def ask(server: Running, path: str, **query: Any) -> Any:
-    answer = httpx.get(f"{server.url}/api/{path}", params=query)
+    answer = CLIENT.get(f"{server.url}/api/{path}", params=query)
     return answer.json() if answer.status_code == 200 else answer.json()["error"]
 
 
@@ -129,7 +128,7 @@ def test_a_comparison_has_the_verdicts_of_the_command(page: Running, made: Path)
     ],
 )
 def test_nothing_outside_the_lists_is_opened(page: Running, path: str) -> None:
-    answer = httpx.get(f"{page.url}/api/{path}")
+    answer = CLIENT.get(f"{page.url}/api/{path}")
     assert answer.status_code == 422
     assert answer.json()["error"]["code"] == "refused"
 

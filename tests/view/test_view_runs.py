@@ -6,9 +6,8 @@ import json
 import os
 from pathlib import Path
 
-import httpx
 import pytest
-from support.http_server import Running, post
+from support.http_server import CLIENT, Running, post
 
 from branchrank.run import Run
 from branchrank.runs.run import load_run
@@ -66,24 +65,24 @@ def test_a_damaged_table_is_a_problem_of_the_run(tmp_path: Path, made: Path, dam
 
 
 def test_runs_are_served_with_their_problems(page: Running) -> None:
-    found = httpx.get(f"{page.url}/api/runs").json()
+    found = CLIENT.get(f"{page.url}/api/runs").json()
     assert [run["created"][:10] for run in found["runs"]] == ["2026-01-03", "2026-01-02", "2026-01-01", ""]
     assert "run.json" in found["runs"][-1]["problem"]
     query = {"run": found["runs"][0]["key"]}
-    report = httpx.get(f"{page.url}/report/{found['runs'][0]['report']}", params=query)
+    report = CLIENT.get(f"{page.url}/report/{found['runs'][0]['report']}", params=query)
     assert report.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
-    assert httpx.get(f"{page.url}/report/run.json", params=query).status_code == 404
-    assert httpx.get(f"{page.url}/report/report.html", params={"run": "../data"}).status_code == 422
+    assert CLIENT.get(f"{page.url}/report/run.json", params=query).status_code == 404
+    assert CLIENT.get(f"{page.url}/report/report.html", params={"run": "../data"}).status_code == 422
 
 
 def test_the_page_and_its_files_have_a_strict_policy(page: Running) -> None:
     for path in ("/", "/questions", "/compare", "/label", "/page/view.js", "/page/report.css", "/api/runs"):
-        answer = httpx.get(page.url + path)
+        answer = CLIENT.get(page.url + path)
         assert answer.status_code == 200
         assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert answer.headers["x-content-type-options"] == "nosniff"
-    assert b"<script>" not in httpx.get(page.url).content
+    assert b"<script>" not in CLIENT.get(page.url).content
 
 
 @pytest.mark.parametrize(
@@ -99,4 +98,4 @@ def test_another_host_or_origin_can_not_read(page: Running, host: str) -> None:
     raw = post(b"", path="/api/runs", host=host).replace(b"POST", b"GET", 1)
     assert page.send(raw)[0] == 421
     for origin in (f"http://{host}:{page.port}", "null"):
-        assert httpx.get(f"{page.url}/api/runs", headers={"origin": origin}).status_code == 403
+        assert CLIENT.get(f"{page.url}/api/runs", headers={"origin": origin}).status_code == 403
