@@ -255,7 +255,12 @@ def test_a_run_is_reported_verified_explained_and_exported(run: Run, tmp_path: P
     copy = tmp_path / "copy"
     shutil.copytree(run.directory, copy)
     own = Run.load(copy)
+    (copy / "plots").mkdir(exist_ok=True)
+    left = [folder / f".name.{16 * '0'}.tmp" for folder in (copy, copy / "plots")]
+    for path in left:
+        path.touch()
     assert [path.name for path in own.report()[:2]] == ["report.md", "report.html"]
+    assert not any(path.exists() for path in left), "temporary files of killed commands"
     assert own.verify().findings == ()
     (copy / "summary.csv").write_text("predictor\n")
     assert [finding.file for finding in own.verify().findings] == ["summary.csv"]

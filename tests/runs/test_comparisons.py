@@ -23,10 +23,12 @@ from branchrank.report.result import result
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.run import Run
+from branchrank.runs.comparisons import check_plan
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, sentence, verdict_words
+from branchrank.settings import BenchmarkSettings
 
 HIT1 = named_measure("strict_hit@1")
 
@@ -215,6 +217,13 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert str(local.others[0]).startswith("nDCG@5 0.")
     [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
+
+
+def test_a_measure_deeper_than_the_stored_hits_is_refused_before_the_run() -> None:
+    for depth in (5, 6):
+        check_plan(BenchmarkSettings(top_k=depth, measures="R@5"), ["local"])
+    with pytest.raises(UsageError, match="needs 5 hits, but --top-k 4 keeps fewer"):
+        check_plan(BenchmarkSettings(top_k=4, measures="R@5"), ["local"])
 
 
 def test_questions_that_changed_are_named_and_only_the_first_five(tmp_path: Path) -> None:

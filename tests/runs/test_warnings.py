@@ -8,7 +8,7 @@ from branchrank.measures.matching import JudgedHit
 from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.warnings import failures, lost_branches
+from branchrank.runs.warnings import failures, lost_branches, shallow
 from branchrank.spec import Branch, System
 
 PREDICTOR = PredictorRecord(
@@ -28,6 +28,12 @@ def test_a_branch_that_is_empty_for_most_questions_gives_a_warning() -> None:
     assert "0.5 leaves 2 of 3 questions" in warning
     assert "calibrate" in warning
     assert list(lost_branches([row(1), row(2), row(3, "a.md@1"), row(4, "a.md@1")], [PREDICTOR], [])) == []
+    half = [row(number, *["a.md@1"] * (number > 4)) for number in range(1, 9)]
+    assert list(lost_branches(half, [PREDICTOR], [])) == []
+
+
+def test_fewer_hits_than_the_standard_measures_need_give_a_warning() -> None:
+    assert [len(list(shallow(top_k))) for top_k in (4, 5, 6, 1000)] == [1, 0, 0, 0]
 
 
 ASKING = PredictorRecord(name="hybrid", llm="ghost")
