@@ -32,6 +32,7 @@ ROOMS = {
         "tests/report/test_datasets.py",
         "tests/report/test_latex.py",
         "tests/cli/test_after_run.py",
+        "tests/systems/test_spanning_chunks.py",
     ],
     "llm": ["tests/llm"],
 }

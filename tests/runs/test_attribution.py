@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.records import StageTrace
-from branchrank.runs.attribution import gold_ranks, lost_at, lost_in, short_id, waterfall
+from branchrank.records import Question, StageTrace
+from branchrank.runs.attribution import Explanation, gold_ranks, lost_at, lost_in, short_id, waterfall
 from branchrank.runs.rows import Row
 
 STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
@@ -47,6 +47,20 @@ def test_rows_of_older_runs_get_the_label_too() -> None:
     old = row(("dense", "fusion", "passage order"), dense=3, fusion=8, **{"passage order": 9})
     assert lost_in(msgspec.structs.replace(old, lost="passage")) == "passage order"
     assert lost_in(msgspec.structs.replace(old, lost="cap")) == "cap"
+
+
+@pytest.mark.parametrize(
+    ("rank", "words"), [(4, "passage"), (9, "passage order (rank 9; the first 5 count)")]
+)
+def test_an_explanation_says_how_deep_gold_was_lost(rank: int, words: str) -> None:
+    stages = {"dense": 3, "fusion": 2, "passage order": rank}
+    lost = lost_at(tuple(stages), stages, found=False)
+    told = msgspec.structs.replace(row(tuple(stages), **stages), lost=lost)
+    asked = Question(id="q", question="which tea")
+    assert (
+        f"p: gold not among the hits; lost at {words}\n"
+        in f"{Explanation(question=asked, rows=(told,), top=1)}\n"
+    )
 
 
 def test_gold_can_be_lost_when_chunks_are_grouped_by_document() -> None:

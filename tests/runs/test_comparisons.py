@@ -23,11 +23,11 @@ from branchrank.report.result import result
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.run import Run
-from branchrank.runs.comparisons import check_plan
+from branchrank.runs.comparisons import check_plan, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import estimate
-from branchrank.runs.words import FEW_PAGES, interval, sentence, verdict_words
+from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
 from branchrank.settings import BenchmarkSettings
 
 HIT1 = named_measure("strict_hit@1")
@@ -217,6 +217,21 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert str(local.others[0]).startswith("nDCG@5 0.")
     [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "used"),
+    [
+        ("both", "half_hit@5", "half_hit@5"),
+        ("strict", "half_hit@5", "half_hit@5"),
+        ("strict", "relaxed_hit@1", "strict_hit@1"),
+        ("relaxed", "half_hit@5", "relaxed_hit@5"),
+        ("relaxed", "nDCG@5", "relaxed_nDCG@5"),
+    ],
+)
+def test_the_mode_selects_the_variant_of_the_primary_measure(mode: str, asked: str, used: str) -> None:
+    assert primary_measure(BenchmarkSettings(mode=mode, primary=asked)).name == used
+    assert [plural(count, "query") for count in (1, 2)] == ["1 query", "2 queries"]
 
 
 def test_a_measure_deeper_than_the_stored_hits_is_refused_before_the_run() -> None:

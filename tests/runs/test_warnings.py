@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
+import pytest
 
 from branchrank.measures.matching import JudgedHit
 from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.warnings import failures, lost_branches, shallow
-from branchrank.spec import Branch, System
+from branchrank.runs.warnings import avoidable_latency, failures, lost_branches, shallow
+from branchrank.spec import Branch, Rescore, System
 
 PREDICTOR = PredictorRecord(
     name="grep",
@@ -66,3 +70,17 @@ def test_texts_without_a_place_give_a_warning_and_a_doubt_if_they_are_many() -> 
     (few,) = failures([*placed, answered(40), lost], [ASKING])
     assert "2 of 40 hits have no place in the corpus, and each is a miss" in few[0]
     assert "too low" not in few[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "stored", "said"),
+    [("maxsim", "none", 1), ("maxsim", "int8", 0), ("none", "none", 0)],
+)
+def test_token_vectors_that_an_index_lacks_give_a_warning(method: Any, stored: str, said: int) -> None:
+    system = System(name="late", branches=(Branch(kind="dense"),), rescore=Rescore(method=method))
+    run: Any = SimpleNamespace(
+        predictors=(PredictorRecord(name="late", llm="none", system=system, index="main"),),
+        indexes=(SimpleNamespace(name="main", token_vectors=stored),),
+        data_dir="data",
+    )
+    assert len(list(avoidable_latency(run))) == said
