@@ -45,7 +45,7 @@ def run(script: Path, *arguments: object, **environment: str) -> subprocess.Comp
 FOREIGN_FILTERS = ("the matrix subclass is not the recommended way", "scipy.special", "opentelemetry")
 
 
-@pytest.mark.parametrize(("store", "embedder"), STORES)
+@pytest.mark.parametrize(("store", "embedder"), [pytest.param(*STORES[0], marks=pytest.mark.full), STORES[1]])
 def test_a_build_a_search_and_a_benchmark_leave_the_process_as_it_was(
     folder: Path, store: str, embedder: str
 ) -> None:

@@ -152,7 +152,7 @@ REPEATED += ["if x:\n ", "else if (a) "]
 @pytest.mark.parametrize(
     "suffix",
     [
-        pytest.param(suffix, marks=() if suffix in (".h", ".pyi") else pytest.mark.full)
+        pytest.param(suffix, marks=() if suffix == ".h" else pytest.mark.full)
         for suffix in sorted({grammar: suffix for suffix, grammar in GRAMMARS.items()}.values())
     ],
 )

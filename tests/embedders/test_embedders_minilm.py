@@ -29,6 +29,7 @@ def embedder() -> MiniLMEmbedder:
     return MiniLMEmbedder(threads=2)
 
 
+@pytest.mark.full
 def test_vectors_equal_those_of_sentence_transformers() -> None:
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

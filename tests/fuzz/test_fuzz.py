@@ -23,7 +23,7 @@ from fuzz.targets import TARGETS
 
 FOUND = Path(__file__).with_name("found")
 #: Inputs of each target in the short form.
-INPUTS = 12
+INPUTS = 8
 #: Inputs of targets that start a program, or read a workspace, for each.
 SLOW = {"grep-query": 4, "experiment": 4, "settings": 5, "run-with-rows": 6, "retrieve": 6}
 #: Seconds for each target in the long form, for which atheris chooses what to change.

@@ -27,7 +27,7 @@ NAMED = {
     "view": r"bind 127\.0\.0\.1:8766",
 }
 #: Commands of the short form, besides those that prepare the folder: index and benchmark.
-OFTEN = ("retrieve", "serve", "view", "mcp")
+OFTEN = ("retrieve", "view")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
 
@@ -77,7 +77,7 @@ def test_common_commands_open_no_network_connection(library: Path, tmp_path: Pat
     told = tried(library, tmp_path, *OFTEN)
     assert wrong_ends(told) == []
     assert {each["command"]: reached(each) for each in told if reached(each)} == {}
-    assert {each["command"] for each in told if each["attempts"]} == {"serve", "view"}
+    assert {each["command"] for each in told if each["attempts"]} == {"view"}
 
 
 @pytest.mark.full

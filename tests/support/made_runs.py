@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
+from branchrank.runs import slices
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -24,6 +26,9 @@ from branchrank.runs.timings import Timing
 from branchrank.settings import BenchmarkSettings, resolve
 
 PAGE_LINES = 40
+
+#: The pages of all made runs are alike, so each is parsed once.
+slices.read_document = lru_cache(maxsize=4096)(slices.read_document)  # type: ignore[assignment]
 
 
 def luck(*words: object) -> float:
