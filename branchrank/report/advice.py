@@ -98,7 +98,7 @@ def _advice(runs: Sequence[RunData], limits: Limits, delta: float | None) -> Adv
     run = run.only(kept) if kept else run
     found = standings(run) if kept and run.scores.answerable else []
     chosen = choice(run, found)[1] if found else None
-    undecided = _open(found, chosen) if chosen else []
+    undecided = _open(run, found, chosen) if chosen else []
     return Advice(
         runs=tuple(dict.fromkeys(each.directory for each in runs)),
         recommendation=recommendation_text(run) if kept else _none_within(run, limits),
@@ -157,10 +157,18 @@ def _none_within(run: RunData, limits: Limits) -> str:
     )
 
 
-def _open(found: Sequence[Standing], chosen: Choice) -> list[Comparison]:
-    """Return the undecided comparisons with the best system, the most valuable first."""
+def _open(run: RunData, found: Sequence[Standing], chosen: Choice) -> list[Comparison]:
+    """Return the undecided comparisons with the best system, the most valuable first.
+
+    A system with the same hits as the best system loses nothing.
+    """
     price = {each.name: (each.cost, each.p95_ms) for each in found}
-    undecided = [each for each in chosen.compared if not each.excludes_loss and each.verdict != "worse"]
+    hits = run.scores.hits(chosen.best)
+    undecided = [
+        each
+        for each in chosen.compared
+        if not each.excludes_loss and each.verdict != "worse" and run.scores.hits(each.candidate) != hits
+    ]
 
     def worth(each: Comparison) -> tuple[bool, float, str]:
         needed = each.enough[0] if each.enough else float("inf")

@@ -22,7 +22,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
@@ -133,6 +133,7 @@ def _in_order(rows: Sequence[Row]) -> list[str]:
 class Explanation(Record, frozen=True, kw_only=True):
     """A question of a run, with one row per predictor and repeat.
 
+    ``extended`` has the number of lines to which each predictor extends its hits, if it does.
     ``str()`` returns the text that ``branchrank explain`` prints, with the first ``top`` entries of each
     stage.
     """
@@ -140,9 +141,11 @@ class Explanation(Record, frozen=True, kw_only=True):
     question: Question
     rows: tuple[Row, ...]
     top: int
+    extended: Mapping[str, int] = {}
 
     def __str__(self) -> str:
-        parts = [_question_lines(self.question), *(_row_lines(row, self.top) for row in self.rows)]
+        rows = (_row_lines(row, self.top, self.extended.get(row.predictor, 0)) for row in self.rows)
+        parts = [_question_lines(self.question), *rows]
         return "\n\n".join("\n".join(map(safe, lines)) for lines in parts)
 
 
@@ -179,6 +182,11 @@ def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, t
         question=question,
         rows=tuple(row for name in predictors or run.predictors for row in scores.rows_of(name, question_id)),
         top=top,
+        extended={
+            each.name: each.system.passages.lines
+            for each in run.record.predictors
+            if each.system and each.system.passages.lines
+        },
     )
 
 
@@ -191,7 +199,7 @@ def _question_lines(question: Question) -> Iterator[str]:
         yield "gold: none, the corpus has no answer"
 
 
-def _row_lines(row: Row, top: int) -> Iterator[str]:
+def _row_lines(row: Row, top: int, extended: int) -> Iterator[str]:
     repeat = f", repeat {row.repeat}" if row.repeat else ""
     yield f"{row.predictor}{repeat}: {_outcome(row)}"
     entries = {stage.stage: stage for stage in row.trace}
@@ -203,7 +211,7 @@ def _row_lines(row: Row, top: int) -> Iterator[str]:
             for place, (key, score) in enumerate(listed, start=1):
                 mark = "  <- gold" if rank == place else ""
                 yield f"    {place}. {key}  {score:.4g}{mark}"
-    yield "  hits:"
+    yield f"  hits, extended to {extended} lines within their sections:" if extended else "  hits:"
     for place, hit in enumerate(row.hits[:DEPTH], start=1):
         mark = "  <- gold" if hit.gold is not None else "  (its page)" if hit.page is not None else ""
         where = f"{hit.source}:{hit.line_start}-{hit.line_end}"

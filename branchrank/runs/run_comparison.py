@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -364,3 +364,20 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
         for name in after:
             if before.get(name) != after[name]:
                 yield f"{section}.{name}: {before.get(name)} -> {after[name]}"
+    systems = {each.name: each.system for each in old.predictors}
+    for each in new.predictors:
+        system, section = systems.get(each.name), each.name.replace("-", "_")
+        if system and each.system and section not in new.settings:
+            was = dict(_leaves(msgspec.to_builtins(system), each.name))
+            for name, value in _leaves(msgspec.to_builtins(each.system), each.name):
+                if was.get(name) != value:
+                    yield f"{name}: {was.get(name)} -> {value}"
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Return each value inside nested dicts and lists, with its path."""
+    if not isinstance(value, dict | list):
+        yield name, value
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value, start=1):
+        yield from _leaves(part, f"{name}.{key}")

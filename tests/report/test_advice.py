@@ -69,6 +69,13 @@ def test_the_next_experiment_names_an_open_cheaper_system(tmp_path: Path) -> Non
     assert (wide.open, wide.delta) == ((), "90 points")
 
 
+def test_a_system_with_the_same_hits_is_not_open(tmp_path: Path) -> None:
+    same = Planned("same", 0.5)
+    same.predict = Planned("local", 0.5).predict  # type: ignore[method-assign]
+    [advice] = library.advise([run_of(tmp_path, Planned("local", 0.5), same).directory])
+    assert advice.open == ()
+
+
 def test_without_latency_the_advice_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path, [Planned("local", 0.5), Planned("good", 0.9)], QUESTIONS, latency_sample=0)
     said = invoke("advise", str(run.directory), "--max-p95", "100").output

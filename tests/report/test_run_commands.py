@@ -8,12 +8,15 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
 from branchrank.questions.labels import Choice, with_label
 from branchrank.records import Question, Span
+from branchrank.runs.directory import RunRecord
+from branchrank.spec import Branch, Fuse, System
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,21 @@ def test_compare_lists_other_changes(tmp_path: Path) -> None:
     b = make_run(tmp_path / "b", latency_sample=0, trace_depth=6)
     result = invoke("compare", a.directory, b.directory)
     assert "changed: benchmark.trace_depth: 5 -> 6" in result.output
+
+
+def test_compare_lists_what_changed_in_a_system_of_an_experiment(tmp_path: Path) -> None:
+    runs = []
+    for fuse in (Fuse(method="rrf"), Fuse(method="score")):
+        system = System(name="mine", branches=(Branch(kind="bm25"),), fuse=fuse)
+
+        def change(run: RunRecord, system: System = system) -> RunRecord:
+            mine = tuple(msgspec.structs.replace(each, system=system) for each in run.predictors)
+            return msgspec.structs.replace(run, predictors=mine)
+
+        arms = [Planned("mine", 0.5)]
+        runs.append(make_run(tmp_path / fuse.method, arms, latency_sample=0, change=change).directory)
+    changed = [line for line in invoke("compare", *runs).output.splitlines() if "changed" in line]
+    assert changed == ["changed: mine.fuse.method: rrf -> score"]
 
 
 @pytest.mark.parametrize(

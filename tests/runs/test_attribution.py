@@ -57,6 +57,8 @@ def test_an_explanation_says_how_deep_gold_was_lost(rank: int, words: str) -> No
     lost = lost_at(tuple(stages), stages, found=False)
     told = msgspec.structs.replace(row(tuple(stages), **stages), lost=lost)
     asked = Question(id="q", question="which tea")
+    deeper = Explanation(question=asked, rows=(told,), top=1, extended={"p": 25})
+    assert "hits, extended to 25 lines" in str(deeper)
     assert (
         f"p: gold not among the hits; lost at {words}\n"
         in f"{Explanation(question=asked, rows=(told,), top=1)}\n"
