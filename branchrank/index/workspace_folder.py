@@ -343,7 +343,8 @@ class WorkspaceFolder:
         if not path.exists():
             self.check_exists()
         plain = Path(os.path.normpath(path))
-        return plain if plain.resolve() == path.resolve() else path  # `..` may follow a symbolic link
+        same = os.path.realpath(plain) == os.path.realpath(path)  # `..` may follow a symbolic link
+        return plain if same else path
 
     @property
     def links(self) -> dict[Path, Path]:

@@ -74,6 +74,7 @@ def test_links_and_decompression_bombs_are_refused(world: World) -> None:
         ("run", "run.json", "predictors.*.name: terminal codes"),
         ("run", "rows.jsonl", "pipe"),
         ("run", "timings.csv", "ms: nan"),
+        ("workspace", "questions.jsonl", "link to itself"),
         pytest.param("run", "questions.csv", "llm: 10 MB", marks=pytest.mark.full),
         pytest.param("workspace", "branchrank.toml", "corpus: 10 MB", marks=pytest.mark.full),
         pytest.param("workspace", "branchrank.toml", "embedder: 10 MB", marks=pytest.mark.full),
