@@ -169,10 +169,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{near}`?" if near else ""
 
 
+#: Characters of an unknown name that are compared with the known names.
+_LONGEST_NAME = 200
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known name that is most similar to ``name`` or has it as a word, or an empty string."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1)
     near = near or [each for each in names if name in re.split("[-_]", each)]
     return near[0] if near else ""
 

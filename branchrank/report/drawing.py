@@ -76,7 +76,7 @@ def ends(estimate: Estimate) -> dict[str, float]:
 
 def finished(chart: TopLevelMixin) -> dict[str, Any]:
     """Return a chart's Vega-Lite specification in the shared style, with only printable characters."""
-    spec: dict[str, Any] = _printable(chart.to_dict())
+    spec: dict[str, Any] = _printable(chart.to_dict(validate=False))
     spec["background"] = None
     spec["config"] = {
         "font": "sans-serif",

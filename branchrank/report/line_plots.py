@@ -69,7 +69,7 @@ def risks(curves: Curves) -> Plot:
     # Lines also differ in their dashes, since not all readers can distinguish the colors.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter("datum.told").mark_point(filled=True, size=36, opacity=1)
-    chart = altair.layer(line, told.encode(description="words:N"))
+    chart = altair.layer(line, told.encode(altair.Description("words:N")))
     described = "; ".join(
         f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
     )
@@ -140,8 +140,10 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str) -> dict[str, 
     base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_color("others", others))
     up = measured("mean", measure, domain)
     line = base.mark_line(strokeWidth=2, aria=False).encode(y=up, strokeDash=_dash("others", others))
-    bars = base.mark_rule(opacity=0.45, strokeWidth=2, aria=False).encode(y=altair.Y("low:Q"), y2="high:Q")
-    dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=up, description="words:N")
+    bars = base.mark_rule(opacity=0.45, strokeWidth=2, aria=False).encode(
+        altair.Y("low:Q"), altair.Y2("high:Q")
+    )
+    dots = base.mark_point(filled=True, size=60, opacity=1).encode(up, altair.Description("words:N"))
     layers = [line, bars, dots] if single else [line, dots]
     return finished(altair.layer(*layers).properties(width=WIDTH, height=HEIGHT))
 
@@ -215,8 +217,8 @@ def losses(counts: Counts) -> Plot:
                 scale=altair.Scale(domain=outcomes, range=colors),
                 legend=legend(),
             ),
-            order="place:Q",
-            description="words:N",
+            order=altair.Order("place:Q"),
+            description=altair.Description("words:N"),
         )
     )
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)

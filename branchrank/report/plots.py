@@ -115,8 +115,8 @@ def _differences_chart(rows: list[dict[str, Any]], first: Comparison) -> dict[st
     margins = altair.Chart(altair.Data(values=[{"from": -delta, "to": delta, "zero": 0}]))
     return _rows_chart(
         rows,
-        margins.mark_rect(color=MUTED, opacity=0.18, aria=False).encode(x=x, x2="to:Q"),
-        margins.mark_rule(color=INK, opacity=0.55, aria=False).encode(x="zero:Q"),
+        margins.mark_rect(color=MUTED, opacity=0.18, aria=False).encode(x, altair.X2("to:Q")),
+        margins.mark_rule(color=INK, opacity=0.55, aria=False).encode(altair.X("zero:Q")),
     )
 
 
@@ -139,16 +139,16 @@ def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
     shape = altair.Shape("shape:N", scale=None)
     layers = [
         base.mark_rule(strokeWidth=2, yOffset=down, y2Offset=down, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y, color=color
+            altair.X("low:Q"), altair.X2("high:Q"), y, color
         ),
         base.mark_point(filled=True, opacity=1, yOffset=down, size=110).encode(
-            x="value:Q", y=y, color=color, shape=shape, description="words:N"
+            altair.X("value:Q"), y, color, shape, altair.Description("words:N")
         ),
         base.mark_text(**text, **name, align="left", dy=-10 - extra // 2).encode(
-            x=altair.XValue(0), y=y, text="row:N"
+            altair.XValue(0), y, altair.Text("row:N")
         ),
         base.mark_text(**text, align="right", dy=-10 + extra // 2).encode(
-            x=altair.XValue(FULL_WIDTH), y=y, text="shown:N"
+            altair.XValue(FULL_WIDTH), y, altair.Text("shown:N")
         ),
     ]
     height = altair.Step(_ROW_PIXELS + extra)
@@ -168,7 +168,7 @@ def rates(estimates: Estimates) -> Plot:
     low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
     scale = altair.Scale(domain=[max(0.0, low - 0.03), min(1.0, high + 0.03)], nice=False)
     x = altair.X("low:Q", scale=scale, axis=altair.Axis(title=None, format=".0%", tickCount=4))
-    ruler = altair.Chart(altair.Data(values=[{"low": low}])).mark_rule(opacity=0, aria=False).encode(x=x)
+    ruler = altair.Chart(altair.Data(values=[{"low": low}])).mark_rule(opacity=0, aria=False).encode(x)
     counts = dict.fromkeys(each.n for _, _, each in estimates if each is not None)
     return Plot(
         name="rates",
@@ -252,21 +252,21 @@ def _frontier_chart(
     lines = (
         base.transform_filter("datum.far")
         .mark_rule(color=MUTED, opacity=0.7, aria=False)
-        .encode(x=across, y=up, x2="label_x:Q", y2="label_y:Q")
+        .encode(across, up, altair.X2("label_x:Q"), altair.Y2("label_y:Q"))
     )
     marks = base.mark_point(opacity=1, strokeWidth=2).encode(
-        x=across,
-        y=up,
-        fill=altair.Fill("fill:N", scale=None),
-        stroke=altair.Stroke("stroke:N", scale=None),
-        size=altair.Size("area:Q", scale=None),
-        description="words:N",
+        across,
+        up,
+        altair.Fill("fill:N", scale=None),
+        altair.Stroke("stroke:N", scale=None),
+        altair.Size("area:Q", scale=None),
+        altair.Description("words:N"),
     )
     text = {"baseline": "middle", "color": INK, "aria": False, "fontSize": FONT, "limit": LABEL_PIXELS}
     names = [
         base.transform_filter(f"datum.side === '{side}'")
         .mark_text(align=align, **text)
-        .encode(x="label_x:Q", y="label_y:Q", text="predictor:N")
+        .encode(altair.X("label_x:Q"), altair.Y("label_y:Q"), altair.Text("predictor:N"))
         for side, align in (("right", "left"), ("left", "right"))
     ]
     return finished(altair.layer(lines, marks, *names).properties(width=WIDTH, height=HEIGHT))

@@ -13,6 +13,7 @@ from support import harness
 
 from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
+from damaged_files.world import ARTIFACTS
 
 SAMPLE, SEED = 4, 42
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
@@ -36,6 +37,7 @@ def test_changes_are_listed_for_every_file_and_kind(world: World) -> None:
     by_artifact = Counter(trial.artifact.name for trial in trials)
     assert len(by_artifact) == 7
     assert all(count > 50 for count in by_artifact.values()), by_artifact
+    assert len(trials) > 10_000
     fields = {(trial.file.name, trial.change.name) for trial in trials}
     for expected in (
         ("run.json", "top_k: -1"),
@@ -95,21 +97,24 @@ def test_changes_that_once_caused_a_traceback_or_a_hang_are_refused(
 
 
 @pytest.mark.full
-def test_all_damaged_files_are_refused_or_read(world: World) -> None:
+@pytest.mark.parametrize("artifact", [each.name for each in ARTIFACTS])
+def test_all_damaged_files_are_refused_or_read(world: World, artifact: str) -> None:
     started = time.monotonic()
-    faults = [(*fault, trial.name) for trial in world.every_trial if (fault := world.judge(trial))]
-    record("damaged files", len(world.every_trial), faults, started)
+    trials = [trial for trial in world.every_trial if trial.artifact.name == artifact]
+    faults = [(*fault, trial.name) for trial in trials if (fault := world.judge(trial))]
+    record("damaged files", len(trials), faults, started, artifact)
     assert not faults, faults[:5]
-    assert len(world.every_trial) > 10_000
 
 
-def record(part: str, trials: int, faults: Sequence[tuple[str, ...]], started: float) -> None:
-    """Keep the numbers of trials and faults."""
+def record(
+    part: str, trials: int, faults: Sequence[tuple[str, ...]], started: float, artifact: str = "all"
+) -> None:
+    """Keep the numbers of trials and faults; those of the artifacts of a part are added up."""
     kinds = Counter(fault[0] for fault in faults)
     counts = {kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")}
     seconds = round(time.monotonic() - started)
     made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=SEED)
-    harness.record(part.lower().replace(" ", "-"), made)
+    harness.record(f"{part} {artifact}".lower().replace(" ", "-"), made)
 
 
 @pytest.mark.full

@@ -27,6 +27,7 @@ ROOMS = {
     "runs": [
         "tests/runs",
         "tests/test_run.py",
+        "tests/bench/test_resume.py",
         "tests/measures/test_latency_and_risk.py",
         "tests/questions/test_labeling.py",
         "tests/report/test_datasets.py",

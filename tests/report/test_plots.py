@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from altair import Chart
 from support.comparing import against
 from support.made_runs import Planned, luck, make_questions, make_run
 
@@ -17,9 +18,6 @@ from branchrank.report.line_plots import Swept, losses, risks, sweep
 from branchrank.report.plots import LINE_PIXELS, differences, frontier, place_labels, rates
 from branchrank.runs.scores import Estimate
 
-#: Here Altair checks what is drawn; no other test waits for that.
-pytestmark = pytest.mark.validated
-
 
 def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) -> tuple[Comparison, ...]:
     """Comparisons of systems with a baseline over sixty questions."""
@@ -30,6 +28,11 @@ def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) ->
 
 def standing(name: str, quality: float = 0.5, p95_ms: float = 12.0, cost: float = 0.0) -> Standing:
     return Standing(name=name, quality=quality, p95_ms=p95_ms, cost=cost)
+
+
+def check_schema(spec: dict) -> None:
+    """Altair's schema allows the plot; ``None``, no background, is Vega-Lite's alone."""
+    Chart.from_dict({**spec, "background": "white"})
 
 
 def values(spec: dict) -> list[dict]:
@@ -61,6 +64,7 @@ def test_no_label_covers_a_label_or_a_point(crowd: int) -> None:
 def test_the_largest_difference_is_first_and_every_row_shows_its_numbers() -> None:
     [a, b] = compared("a", "b")
     plot = differences((a, b))
+    check_schema(plot.spec)
     rows = values(plot.spec)
     assert rows[0]["value"] >= rows[1]["value"]
     for row, each in zip(rows, sorted((a, b), key=lambda each: -each.difference), strict=True):
@@ -109,6 +113,7 @@ def test_control_characters_in_a_name_do_not_end_the_process() -> None:
         risks([(name, [(0.5, 0.2), (1.0, 0.4)]) for name in nasty]),
         sweep("nasty", swept, "k", "strict_hit@1", 1),
     ):
+        check_schema(plot.spec)
         for svg in drawings([plot]).values():
             assert svg.count("\N{REPLACEMENT CHARACTER}") >= 4
             assert not set(svg) & set("\0\x01\x1b\ufffe\u202e")

@@ -8,10 +8,12 @@ import ir_measures
 import pandas as pd
 import pytest
 from support.beir_folders import beir_folder
+from support.made_runs import Planned, make_questions, make_run
 
 from branchrank import Run, library
 from branchrank.errors import RunError, UsageError
-from branchrank.runs.exchange import read_qrels_frame, read_results
+from branchrank.runs.exchange import read_qrels_frame, read_results, results_frame
+from branchrank.runs.results_table import means_rows
 
 MEASURES = ["nDCG@10", "AP"]
 
@@ -70,6 +72,21 @@ def test_exported_frames_give_the_same_comparison_as_the_run(run: Run) -> None:
     assert [(each.p, each.verdict) for each in found.comparisons] == [
         (each.p, each.verdict) for each in ours.comparisons
     ]
+
+
+def test_one_system_is_a_table_without_marks_and_two_have_the_highest_mean_in_bold(run: Run) -> None:
+    table = library.run_table(run)
+    [(name, *cells)] = means_rows(table.systems[:1], lambda *_: "")
+    assert (name, [cell.bold for cell in cells]) == ("bm25", [False, False])
+    assert "Bold: the highest mean." in table.table.caption
+
+
+def test_questions_without_gold_and_repeats_are_no_results(tmp_path: Path) -> None:
+    asks = Planned("asks", 0.5, llm="m")
+    made = make_run(tmp_path, [asks], make_questions(4, unanswerable=1), repeats=2, latency_sample=0)
+    frame = results_frame(made, "asks")
+    assert sorted(set(frame["qid"])) == [each.id for each in made.asked if each.gold]
+    assert list(frame["rank"]) == [*range(frame.groupby("qid").size().iloc[0])] * 4
 
 
 def test_frames_become_a_beir_folder_that_can_be_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from branchrank.records import GoldItem, Question
 from branchrank.runs.slices import GoldFacts, gold_facts, slices
@@ -62,6 +63,9 @@ def test_an_alias_replaces_a_missing_source(tmp_path: Path) -> None:
     renamed = question(8, 11, "old.md", source_aliases=("guide.md",))
     [facts] = gold_facts([renamed], tmp_path)
     assert facts.document_lines == 20
+    both = (GoldItem(source_file="b.md", answer_line_start=5, answer_line_end=5), *renamed.gold)
+    [facts] = gold_facts([replace(renamed, gold=both)], tmp_path)
+    assert facts.blank_lines == {"b.md": (5,), "old.md": ()}, "an alias is of the first gold's file alone"
 
 
 def test_facts_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
