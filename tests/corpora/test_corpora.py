@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from corpus.invariants import problems_of
+from corpus.invariants import problems_of, text_of
 from corpus.scanner import line_count
 
 from branchrank.corpus.loading import discover, load_corpus
@@ -43,7 +43,7 @@ def test_every_word_is_in_exactly_one_chunk(corpus: Path) -> None:
     problems = [
         problem
         for file in files
-        for problem in problems_of(file.source, Path(file.path).read_bytes(), target_tokens=256)
+        for problem in problems_of(file.source, (corpus / file.source).read_bytes(), target_tokens=256)
     ]
     print(f"{len(files)} files, {len(problems)} problems")
     assert not problems, "\n".join(problems[:100])
@@ -53,7 +53,8 @@ def test_the_tree_is_sound(corpus: Path) -> None:
     loaded = load_corpus(corpus)
     nodes, _ = build_nodes(loaded.documents, corpus.name)
     line_counts = {
-        document.source: line_count((corpus / document.source).read_bytes()) for document in loaded.documents
+        document.source: line_count(text_of(document.source, (corpus / document.source).read_bytes()))
+        for document in loaded.documents
     }
     assert check_nodes(nodes, line_counts) == []
     assert sum(node.kind == "file" for node in nodes) == len(loaded.documents)

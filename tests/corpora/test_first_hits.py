@@ -7,13 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.commands import invoke
 from support.front_doors import Library, Mcp
 
 from branchrank.systems.builtin import BUILTIN
 
-BESIDE = Path(__file__).parents[2].parent / "shared" / "corpora" / "symfony-docs"
-pytestmark = [pytest.mark.corpora, pytest.mark.skipif(not BESIDE.is_dir(), reason=f"{BESIDE} is not here")]
+pytestmark = pytest.mark.corpora
 
 QUESTION = "how do I restrict a route to a host"
 #: Its section "Sub-Domain Routing". "Restricting by Host", about firewalls, shares more words with it.
@@ -31,17 +29,8 @@ def resources() -> Iterator[ExitStack]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("symfony")
-    words = ("--data-dir", folder / "data", "--embedder", "all-MiniLM-L6-v2", "--quiet")
-    result = invoke("index", BESIDE, *words)
-    assert result.exit_code == 0, result.output
-    return folder
-
-
-@pytest.fixture(scope="module")
-def library(project: Path, resources: ExitStack) -> Library:
-    return Library(project, resources)
+def library(symfony: Path, resources: ExitStack) -> Library:
+    return Library(symfony, resources)
 
 
 @pytest.mark.parametrize("predictor", BUILTIN)

@@ -14,19 +14,12 @@ from branchrank.stores.vectors import ExactVectors, recall_against_exact
 
 pytestmark = pytest.mark.corpora
 
-SHARED = Path(__file__).parents[2].parent / "shared"
-CORPUS = SHARED / "corpora" / "symfony-docs"
-QUESTIONS = SHARED / "questions" / "symfony-dev.jsonl"
+QUESTIONS = Path(__file__).parents[2].parent / "shared" / "questions" / "symfony-dev.jsonl"
 
 
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Symfony's documentation, embedded by a real model: that takes minutes."""
-    if not CORPUS.is_dir():
-        pytest.skip(f"{CORPUS} is not here")
-    data = tmp_path_factory.mktemp("symfony") / "data"
-    Workspace.build(CORPUS, data, embedder="all-MiniLM-L6-v2").close()
-    return data
+@pytest.fixture
+def data_dir(symfony: Path) -> Path:
+    return symfony / "data"
 
 
 def test_rows_are_the_same(data_dir: Path, tmp_path: Path) -> None:

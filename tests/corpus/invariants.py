@@ -78,7 +78,7 @@ def problems_of(source: str, content: bytes, *, target_tokens: int, scan: bool =
     problems = broken_invariants(document, content, chunks, target_tokens)
     if len({section.id for section in document.sections}) != len(document.sections):
         problems.append("section ids repeat")
-    return problems + (misplaced(source, content, chunks) if scan else [])
+    return problems + (misplaced(source, text_of(source, content), chunks) if scan else [])
 
 
 def _cut_lines(document: Document, target: int) -> set[int]:

@@ -309,7 +309,7 @@ def test_attribute_lists_are_no_text_and_their_ids_are_labels() -> None:
     ],
     ids=lambda text: repr(text[:8]),
 )
-@pytest.mark.parametrize("suffix", ["md", "mdx"])
+@pytest.mark.parametrize("suffix", ["md", pytest.param("mdx", marks=pytest.mark.full)])
 def test_hostile_repetition_is_parsed_completely(text: str, suffix: str) -> None:
     document = read(text, f"a.{suffix}")
     assert document.sections[0].line_end == document.line_count

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from branchrank.embedders.sentence_transformers import SentenceTransformersEmbed
 from branchrank.errors import BranchRankError, MissingDependencyError, ModelError, UsageError
 from branchrank.settings import IndexSettings
 
-pytest.importorskip("torch")
+# Importing torch takes seconds, in every process that collects tests.
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra `models`")
 
 TEXTS = ["a route", "how to configure a route section " * 4, "text", "", "tea unknown tea"]
 #: float32 against float64, on unit vectors.

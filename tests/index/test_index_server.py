@@ -210,6 +210,7 @@ def test_the_collection_of_another_index_is_refused(
     assert "branchrank index" in caught.value.remedy
 
 
+@pytest.mark.full
 def test_the_sample_gives_the_same_results_on_a_server_and_embedded(
     tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

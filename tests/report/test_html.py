@@ -201,7 +201,7 @@ def test_the_page_stays_small_with_many_questions(browser: Chromium, tmp_path: P
         msgspec.structs.replace(
             question, gold=(msgspec.structs.replace(question.gold[0], source_file="page-0.md"),)
         )
-        for question in make_questions(400)
+        for question in make_questions(120)
     ]
     make_corpus(tmp_path / "docs", 1)
     loaded = make_run(tmp_path, (Planned("local", 0.6), Planned("hybrid", 0.5)), questions, latency_sample=0)
