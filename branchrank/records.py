@@ -296,9 +296,9 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     attempt: int
     repeat: int
     model: str
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
+    prompt_tokens: Count
+    completion_tokens: Count
+    cached_tokens: Count
     reported: bool
     latency_ms: float
     served_by: ServedBy
@@ -313,9 +313,9 @@ class LLMUse(Record, frozen=True, kw_only=True):
     """
 
     model: str
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
+    prompt_tokens: Count
+    completion_tokens: Count
+    cached_tokens: Count = 0
     reported: bool = True
     latency_ms: float = 0.0
     outcome: str = "ok"

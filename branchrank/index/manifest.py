@@ -221,4 +221,6 @@ def _read(generation: Path, name: str, values_type: type[dict[str, T]]) -> dict[
 
 
 def _write(generation: Path, name: str, values: Mapping[str, object]) -> None:
-    (generation / name).write_bytes(msgspec.json.encode(values, order="sorted"))
+    path = generation / name
+    path.unlink(missing_ok=True)  # what is not a regular file, such as a pipe, is not written to
+    path.write_bytes(msgspec.json.encode(values, order="sorted"))

@@ -386,7 +386,7 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         return f"was built with another version of the chunker {wanted.chunker}"
     for key in GIVEN:
         path = workspace.given(key)
-        if given_digest(path) != manifest.given[key]:
+        if given_digest(path) != manifest.given.get(key):
             return f"does not match the `{key}` file in `branchrank.toml` ({path or 'none'})"
     return ""
 
