@@ -33,7 +33,10 @@ endif
 demo: setup
 	$(BIN)/branchrank demo build/demo
 
-test: lint types imports docs unit
+# The checks use a core each, so two run at a time; the tests use every core.
+test: setup
+	$(MAKE) --no-print-directory --jobs 2 types docs imports lint
+	$(MAKE) --no-print-directory unit
 
 lint: setup
 	$(BIN)/ruff check .

@@ -172,7 +172,7 @@ print(result.exit_code, sorted(heavy & set(sys.modules)))
     ("words", "loaded"),
     [
         (("retrieve", "--predictor", "bm25", QUERY), "[]"),
-        (("retrieve", "--predictor", "pageindex", QUERY), "[]"),
+        pytest.param(("retrieve", "--predictor", "pageindex", QUERY), "[]", marks=pytest.mark.full),
         (("benchmark", "--predictor", "bm25", "--latency-sample", "2"), "[]"),
         (("retrieve", "--predictor", "dense", QUERY), "['chromadb']"),
     ],

@@ -49,7 +49,9 @@ def verified(folder: Path, run: Path, means: str) -> Verification:
     )
 
 
-@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize(
+    "means", [VERIFY, SEAL, *(pytest.param(each, marks=pytest.mark.full) for each in (CORPUS, RERUN))]
+)
 def test_an_untampered_run_has_no_findings(made: Run, means: str) -> None:
     found = verified(made.directory.parents[1], made.directory, means)
     assert (found.findings, found.notes) == ((), ())
@@ -57,6 +59,7 @@ def test_an_untampered_run_has_no_findings(made: Run, means: str) -> None:
         assert (found.rerun.rows, found.rerun.identical, found.rerun.left_out) == (160, 160, {})
 
 
+@pytest.mark.full
 def test_resealing_an_untouched_run_gives_no_findings(made: Run, tmp_path: Path) -> None:
     """So that what is found in a doctored run is the doctoring."""
     copy = shutil.copytree(made.directory, tmp_path / made.directory.name)
