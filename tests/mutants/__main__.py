@@ -21,14 +21,18 @@ from mutants.table import ROOMS, Mutant
 
 WORKERS = 2
 #: Seconds after which a test that has not ended counts as failed.
-TIME_LIMIT = 600
+TIME_LIMIT = 240
 
 
-def passes(tree: Path, tests: list[str]) -> bool:
+def passes(tree: Path, tests: list[str], processes: int = 0) -> bool:
     """Whether the tests pass in a copy."""
     try:
         done = subprocess.run(
-            pytest_words(tests), cwd=tree, env=variables(tree), capture_output=True, timeout=TIME_LIMIT
+            pytest_words(tests, processes),
+            cwd=tree,
+            env=variables(tree),
+            capture_output=True,
+            timeout=TIME_LIMIT,
         )
     except subprocess.TimeoutExpired:
         return False
@@ -69,7 +73,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         for number in range(WORKERS):
             trees.put(tree := copy_working_tree(Path(folder, str(number), "tree")))
-        if not passes(tree, sorted({mutant.test for mutant in chosen})):
+        if not passes(tree, sorted({mutant.test for mutant in chosen}), WORKERS):
             sys.exit("a listed test fails without a defect")
         with ThreadPoolExecutor(WORKERS) as pool:
             survived = sum(pool.map(tried, chosen))

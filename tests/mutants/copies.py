@@ -38,6 +38,6 @@ def variables(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
 
 
-def pytest_words(tests: list[str]) -> list[str]:
+def pytest_words(tests: list[str], processes: int = 0) -> list[str]:
     """A command that runs tests, those marked ``full`` too, up to the first failure."""
-    return [sys.executable, "-m", "pytest", "-x", "-n", "0", "-m", "full or not full", *tests]
+    return [sys.executable, "-m", "pytest", "-x", "-n", str(processes), "-m", "full or not full", *tests]
