@@ -63,6 +63,7 @@ axe: setup
 # Runs the tests that take too long for every change; CONTRIBUTING.md lists them. The numbers of trials are written
 # to build/harness/. The target should take less than 80 minutes on two cores.
 test-full: setup
+	-$(MAKE) --no-print-directory axe
 	$(BIN)/python -m pytest -m "full or not full" -n 2 --dist worksteal --durations=30
 	$(MAKE) test-corpora
 	PYTHONPATH=tests $(BIN)/python -m mutants

@@ -45,7 +45,7 @@ COSMIC_RAY = (sys.executable, "-m", "cosmic_ray.cli")
 LEAST = 0.8
 
 
-def tried(room: str, folder: Path, count: int, seconds: float) -> tuple[int, list[str]]:
+def tried(room: str, folder: Path, count: int, seconds: float, seed: int) -> tuple[int, list[str]]:
     """How many defects of a room were tried within the time, and the survivors."""
     tree, session = copy_working_tree(folder / room / "tree"), folder / room / "session.sqlite"
     command = shlex.join(pytest_words(ROOMS[room])).replace("full or not full", "not full")
@@ -61,7 +61,7 @@ def tried(room: str, folder: Path, count: int, seconds: float) -> tuple[int, lis
             "SELECT job_id, operator_name FROM mutation_specs ORDER BY rowid"
         ).fetchall()
         jobs = [job for job, operator in listed if not operator.startswith(IGNORED)]
-        kept = set(random.Random(SEED).sample(jobs, min(count, len(jobs))))
+        kept = set(random.Random(seed).sample(jobs, min(count, len(jobs))))
         for table in ("mutation_specs", "work_items"):
             left_out = [(job,) for job, _ in listed if job not in kept]
             database.executemany(f"DELETE FROM {table} WHERE job_id = ?", left_out)
@@ -87,10 +87,12 @@ def main() -> int:
     parser.add_argument("rooms", nargs="*", default=list(ROOMS), help=f"of {', '.join(ROOMS)}; default: all")
     parser.add_argument("--count", type=int, default=60, help="defects for each room")
     parser.add_argument("--minutes", type=float, default=25, help="limit for each room; two run at a time")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"of the drawn defects; default: {SEED}")
     given = parser.parse_args()
+    seconds = 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(2) as pool:
         shares = list(
-            pool.map(lambda room: tried(room, Path(folder), given.count, 60 * given.minutes), given.rooms)
+            pool.map(lambda room: tried(room, Path(folder), given.count, seconds, given.seed), given.rooms)
         )
     enough = True
     for room, (count, survivors) in zip(given.rooms, shares, strict=True):
