@@ -244,8 +244,11 @@ def sqlite_fields(path: Path) -> Iterator[Field]:
     for table, names in columns.items():
         for column in names if counts[table] else ():
             one = f'"{column}" IN (SELECT "{column}" FROM "{table}" LIMIT 1)'
+            # 10 MB in every row that has the same value could fill the memory.
+            first = f'"{names[0]}" IN (SELECT "{names[0]}" FROM "{table}" LIMIT 1)'
             for what, value in VALUES.items():
-                statement = f'UPDATE OR IGNORE "{table}" SET "{column}" = ? WHERE {one}'
+                where = first if what == "10 MB" else one
+                statement = f'UPDATE OR IGNORE "{table}" SET "{column}" = ? WHERE {where}'
                 yield f"{table}.{column}: {what}", _executed(path, statement, (value,))
             invalid = f'UPDATE OR IGNORE "{table}" SET "{column}" = CAST(x\'ff00fe\' AS TEXT) WHERE {one}'
             yield f"{table}.{column}: invalid UTF-8", _executed(path, invalid)

@@ -27,7 +27,7 @@ INPUTS = 8
 #: Inputs of targets that start a program, or read a workspace, for each.
 SLOW = {"grep-query": 4, "experiment": 4, "settings": 5, "run-with-rows": 6, "retrieve": 6}
 #: Seconds for each target in the long form, for which atheris chooses what to change.
-SECONDS = 10.0
+SECONDS = 4.0
 #: Seconds after its budget at which a process counts as hung.
 PATIENCE_S = 120
 SEED = 42
