@@ -101,27 +101,6 @@ def test_changes_that_once_caused_a_traceback_or_a_hang_are_refused(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", range(PARTS))
-def test_all_damaged_files_are_refused_or_read(world: World, part: int) -> None:
-    started = time.monotonic()
-    trials = world.every_trial[part::PARTS]
-    faults = [(*fault, trial.name) for trial in trials if (fault := world.judge(trial))]
-    record("damaged files", len(trials), faults, started, part)
-    assert not faults, "\n".join(f"{kind}: {name}\n{what[-500:]}" for kind, what, name in faults)
-
-
-def record(
-    part: str, trials: int, faults: Sequence[tuple[str, ...]], started: float, number: int = 0
-) -> None:
-    """Keep the numbers of trials and faults; those of all numbers of a part are added up."""
-    kinds = Counter(fault[0] for fault in faults)
-    counts = {kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")}
-    seconds = round(time.monotonic() - started)
-    made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=SEED)
-    harness.record(f"{part} {number}".lower().replace(" ", "-"), made)
-
-
-@pytest.mark.full
 def test_a_database_that_crashes_chromas_compiled_code_is_refused(tmp_path: Path) -> None:
     world = ChromaWorld(tmp_path)
     [trial] = [
@@ -150,3 +129,24 @@ def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path, part: int) 
     record("damaged files of Chroma", len(trials), faults, started, part)
     assert not faults, faults[:5]
     assert len(trials) > 75
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_damaged_files_are_refused_or_read(world: World, part: int) -> None:
+    started = time.monotonic()
+    trials = world.every_trial[part::PARTS]
+    faults = [(*fault, trial.name) for trial in trials if (fault := world.judge(trial))]
+    record("damaged files", len(trials), faults, started, part)
+    assert not faults, "\n".join(f"{kind}: {name}\n{what[-500:]}" for kind, what, name in faults)
+
+
+def record(
+    part: str, trials: int, faults: Sequence[tuple[str, ...]], started: float, number: int = 0
+) -> None:
+    """Keep the numbers of trials and faults; those of all numbers of a part are added up."""
+    kinds = Counter(fault[0] for fault in faults)
+    counts = {kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")}
+    seconds = round(time.monotonic() - started)
+    made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=SEED)
+    harness.record(f"{part} {number}".lower().replace(" ", "-"), made)
