@@ -145,8 +145,9 @@ class Comparison(Record, frozen=True, kw_only=True):
         """About how many questions, and on how many pages, would decide with a power of 80%.
 
         They confirm the observed difference, or exclude one of delta if the observed difference is too small.
-        The share of questions per page stays the same. ``None`` means unknown, or over 20,000 questions. If
-        no question differs, they are those that exclude a difference of delta if no new question differs. The
+        The share of questions per page stays the same, unless rare pages need more pages; these are then
+        assumed to have equally many questions. ``None`` means unknown, or over 20,000 questions. If no
+        question differs, they are those that exclude a difference of delta if no new question differs. The
         interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
         """
         if not self.delta or self.identical or self.differences or self.unplaced:

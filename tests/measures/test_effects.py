@@ -33,6 +33,7 @@ def test_the_interval_contains_1_unless_the_test_rejects():
     gaps = [1.0] * 6 + [-1.0]
     assert matched_odds(gaps, pages(7))[1] <= 1
     assert matched_odds(gaps, pages(7), rejected=True)[1] >= 1
+    assert matched_odds([-gap for gap in gaps], pages(7), rejected=True)[2] <= 1
 
 
 def test_differing_questions_of_few_pages_have_no_interval():

@@ -11,7 +11,7 @@ from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.errors import UsageError
 from branchrank.measures.matching import judge, question_qrels, question_run, run_ranking
-from branchrank.measures.measures import Ranking, mean, parse_measure, score
+from branchrank.measures.measures import Ranking, mean, named_measure, parse_measure, score
 
 NAMES = [
     "Success@1", "Success(rel=2)@1", "Success@5", "Success(rel=2)@5", "RR", "RR(rel=2)", "RR@5",
@@ -180,3 +180,10 @@ def test_exported_ids_hold_no_whitespace_and_repeat_nothing():
     hits = [hit("a b.md", 5, 6), hit("a b.md", 1, 1), hit("a b.md", 9, 9), hit("a b.md", 9, 9)]
     run = question_run(judge(hits, asked))
     assert list(run) == ["page-1", "gold-1", "a%20b.md:9-9", "a%20b.md:9-9~2"]
+
+
+def test_two_names_of_one_measure_are_the_same_and_another_scoring_is_not():
+    named = named_measure("hit@5")
+    assert named.same(named_measure("strict_hit@5"))
+    assert not named.same(named_measure("relaxed_hit@5"))
+    assert not named.same(named_measure("hit@1"))

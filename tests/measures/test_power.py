@@ -57,6 +57,18 @@ def test_power_matches_brute_force(n, disagreement, difference):
     assert hit_power(n, disagreement, difference) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_the_critical_values_are_exact(alpha):
+    from scipy.stats import binom
+
+    for n in range(5, 150):
+        critical = binom.ppf(alpha / 2, n, 0.5)
+        if 2 * binom.cdf(critical, n, 0.5) > alpha:
+            critical -= 1
+        expected = binom.cdf(critical, n, 0.65) + binom.sf(n - critical - 1, n, 0.65)
+        assert hit_power(n, 1.0, 0.3, alpha) == pytest.approx(expected, abs=1e-9), n
+
+
 def test_questions_needed_reach_the_power_and_one_fewer_does_not():
     needed = questions_for_hit_difference(0.2, 0.1)
     assert hit_power(needed, 0.2, 0.1) >= 0.8 > hit_power(needed - 1, 0.2, 0.1)

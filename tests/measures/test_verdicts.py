@@ -67,6 +67,27 @@ def test_a_larger_delta_makes_more_results_equivalent():
     assert outcome(400, 0, 0, delta=0).verdict != "equivalent within delta"
 
 
+def test_with_as_many_questions_as_would_decide_the_interval_is_as_wide_as_delta_on_both_sides():
+    few = outcome(400, 30, 29)
+    needed, on_pages = few.enough
+    more = outcome(needed, needed * 30 // 400, needed * 29 // 400)
+    assert (few.verdict, on_pages) == ("inconclusive", needed)
+    assert more.ci_high - more.ci_low == pytest.approx(2 * few.delta, rel=0.02)
+
+
+@pytest.mark.parametrize("questions", [12, 24, 60])
+def test_ties_on_as_many_pages_as_would_decide_are_equivalent_and_on_fewer_are_not(questions):
+    """Pages with equally many questions, from one to five."""
+
+    def ties(pages):
+        count = pages * questions // 12
+        return outcome(count, 0, 0, clusters=[str(number % pages) for number in range(count)], delta=0.05)
+
+    _, enough = ties(12).enough
+    assert ties(enough).verdict == "equivalent within delta"
+    assert ties(enough * 19 // 20).verdict == "too few questions to tell"
+
+
 def test_a_family_is_corrected_by_holm():
     base = scored([0] * 100)
     arms = {name: scored([1] * wins + [0] * (100 - wins)) for name, wins in (("x", 6), ("y", 5), ("z", 20))}

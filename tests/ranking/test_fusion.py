@@ -71,6 +71,22 @@ def test_score_fusion_adds_the_cosine_and_half_of_the_relative_bm25_score() -> N
     assert [entry.score for entry in fused] == pytest.approx([1.1, 0.925, 0.0625, -0.25])
 
 
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        # The most is 2 + 1 / 2: (2 * 0.8 + 0.5) / 2.5, and 0.5 * 5 / 10 / 2.5.
+        ("score", [0.84, 0.1]),
+        ("rrf", [1.0, (1 / 62) / (3 / 61)]),
+    ],
+)
+def test_in_the_unit_interval_the_best_possible_score_is_one(method, expected) -> None:
+    lists = {"dense": [Scored("a", 0.8)], "bm25": [Scored("a", 10.0), Scored("b", 5.0)]}
+    slot = Fuse(method=method, k=60, unit_interval=True)
+    fused = fuse(lists, slot, {"dense": 2.0, "bm25": 1.0}, shares=["bm25"])
+    assert [entry.key for entry in fused] == ["a", "b"]
+    assert [entry.score for entry in fused] == pytest.approx(expected)
+
+
 def test_score_weighs_each_part() -> None:
     branches = {"dense": [Scored("a", 0.5)], "bm25": [Scored("b", 8.0), Scored("a", 4.0)]}
     fused = score(branches, {"dense": 2.0, "bm25": 3.0}, shares=["bm25"])

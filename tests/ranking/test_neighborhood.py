@@ -93,3 +93,29 @@ def test_the_array_implementation_matches_the_definition(tree, data, depth, sibl
     seeds = data.draw(st.dictionaries(st.sampled_from(identifiers), levels))
     found = expand(ranked(seeds), tree, depth=depth, siblings=siblings, file_roots=file_roots)
     assert found == walked(seeds, tree, depth, siblings, file_roots)
+
+
+def test_the_nearest_sibling_is_the_one_whose_heading_is_fewest_lines_away() -> None:
+    starts = {"a.md": 1, "far": 2, "near": 20, "self": 30, "behind": 34}
+    tree = Tree(
+        Node(
+            id=key,
+            parent_id={"": None, "a.md": ""}.get(key, "a.md"),
+            children={"": ("a.md",), "a.md": tuple(starts)[1:]}.get(key, ()),
+            depth=0,
+            kind="folder" if key == "" else "file" if key == "a.md" else "section",
+            title=key,
+            source="a.md" if key else "",
+            line_start=starts.get(key),
+            line_end=99 if key else None,
+            own_line_end=starts.get(key),
+        )
+        for key in ("", *starts)
+    )
+
+    def beside(key: str, siblings: int) -> set[str]:
+        found = expand([Scored(key, 1.0)], tree, depth=1, siblings=siblings, file_roots=0)
+        return {entry.key for entry in found} - {key, "a.md"}
+
+    assert [beside("self", siblings) for siblings in (1, 2)] == [{"behind"}, {"behind", "near"}]
+    assert [beside("far", 1), beside("behind", 1)] == [{"near"}, {"self"}]

@@ -24,6 +24,7 @@ from branchrank.ranking.passages import placed
         ((10, 19), [(1, 14)], 0, (15, 19)),  # what is returned above is not returned again
         ((10, 19), [(12, 13)], 0, (14, 19)),
         ((10, 19), [(14, 15)], 0, (10, 13)),  # equal runs: the first
+        ((7, 14), [(9, 9)], 0, (10, 14)),
         ((10, 19), [(5, 30)], 25, None),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from branchrank.ranking.expansion import evidence
-from branchrank.ranking.lists import group
+from branchrank.ranking.lists import group, rescore
 from branchrank.ranking.passages import best_passage
 from branchrank.records import Scored
 
@@ -43,6 +43,14 @@ def test_the_passage_with_the_best_combined_score_is_chosen() -> None:
     lexical = {"c1": 5.0, "c3": 4.0}
     assert best_passage(["c1", "c2", "c3"], dense, lexical) == "c3"
     assert best_passage(["c1", "c2", "c3"], dense) == "c2"
+    assert best_passage(["c1", "c2"], {"c2": 0.5}) == "c2"
     assert best_passage(["c1", "c2", "c3"]) == "c1"
     with pytest.raises(ValueError, match="is empty"):
         best_passage([])
+
+
+def test_rescored_keys_lead_and_the_others_follow_in_their_order() -> None:
+    entries = [Scored("a", 0.9), Scored("b", 0.8), Scored("c", 0.3)]
+    assert rescore(entries, ["c"]) == [Scored("c", 1.0), Scored("a", 1 / 2), Scored("b", 1 / 3)]
+    with pytest.raises(ValueError, match="'x' is not in the ranked list"):
+        rescore(entries, ["x"])
