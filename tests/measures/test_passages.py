@@ -69,7 +69,8 @@ def test_gold_without_lines_is_within_the_lines_of_a_whole_hit():
     quote = question(GoldItem(source_file="a", answer_quote="text"))
     judged = judge([msgspec.structs.replace(hit("a", 1, 9), text="the text", plain="the text")], quote).hits
     assert [found_within(judged, quote, lines) for lines in (8, 9)] == [False, True]
-    assert not found_within(judge([hit("a", 1, 9)], beside := question(gold("b", 1, 4))).hits, beside, 5)
+    other = question(gold("b", 1, 4), gold_level="file")
+    assert not found_within(judge([hit("a", 1, 9)], other).hits, other, 5)
     excluded = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
     assert found_within(judge([hit("x", 1, 9), hit("a", 1, 4)], excluded).hits, excluded, 1)
 

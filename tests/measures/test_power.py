@@ -57,7 +57,7 @@ def test_power_matches_brute_force(n, disagreement, difference):
     assert hit_power(n, disagreement, difference) == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.01])
+@pytest.mark.parametrize("alpha", [0.05, 0.01, 1e-6])
 def test_the_critical_values_are_exact(alpha):
     from scipy.stats import binom
 

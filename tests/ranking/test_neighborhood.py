@@ -96,7 +96,8 @@ def test_the_array_implementation_matches_the_definition(tree, data, depth, sibl
 
 
 def test_the_nearest_sibling_is_the_one_whose_heading_is_fewest_lines_away() -> None:
-    starts = {"a.md": 1, "far": 2, "near": 20, "self": 30, "behind": 34}
+    """Of two that are equally near, it is the later."""
+    starts = {"a.md": 1, "far": 2, "near": 26, "self": 30, "behind": 34}
     tree = Tree(
         Node(
             id=key,
