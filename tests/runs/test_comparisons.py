@@ -266,6 +266,22 @@ def test_a_verdict_of_equivalence_names_its_margin(planned: RunData, verdict: Ve
     assert verdict_words(msgspec.structs.replace(found, verdict=verdict)) == words
 
 
+def test_equal_scores_with_other_hits_are_not_identical_in_either_order(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.6), Planned("other", 0.6)), latency_sample=0)
+    hits = {row.question_id: row.hits for row in made.rows if row.predictor == "local"}
+    for kept, identical in ((-1, False), (None, True)):
+        rows = [
+            msgspec.structs.replace(
+                row, hits=hits[row.question_id][: kept if row.predictor == "other" else None]
+            )
+            for row in made.rows
+        ]
+        run = Run(run_of(rows, made.asked))
+        for baseline in ("local", "other"):
+            [found] = run.compare_all(baseline=baseline, measure="strict_hit@1").comparisons
+            assert (found.differing, found.identical) == (0, identical)
+
+
 def without_place(hit: JudgedHit) -> JudgedHit:
     return msgspec.structs.replace(hit, source=UNPLACED, gold=None, page=None, gain=0)
 
