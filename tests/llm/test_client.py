@@ -103,6 +103,15 @@ def test_permanent_errors_are_not_retried(serve: Call, status: int) -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_another_reply_format_is_not_tried_after_an_error_that_has_another_cause(
+    serve: Call, status: int
+) -> None:
+    server, client = serve(always(scripted.fail(status)))
+    assert failure(client, schema=SCHEMA).outcome == f"http {status}"
+    assert [chat.format for chat in server.requests] == ["json_schema"]
+
+
 def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
     server, client = serve(always(Action(drop=True)))
     assert failure(client).outcome == "connection"
