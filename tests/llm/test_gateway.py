@@ -82,6 +82,12 @@ def test_a_failure_is_replayed_as_recorded(tmp_path: Path, script: Script) -> No
     assert rows(run(None, THREE, replay=cassette)) == rows(recorded)
 
 
+def test_a_call_that_takes_too_long_has_a_fault_and_no_value() -> None:
+    with ScriptedLLM(lambda chat, number: Action(silent_s=20.0)) as server:
+        [answer] = run(server, [request()], deadline_s=0.2)
+    assert (answer.value, answer.fault) == (None, "timeout")
+
+
 def test_a_later_recording_repeats_failed_calls(tmp_path: Path) -> None:
     cassette = str(tmp_path / "c.sqlite")
     with ScriptedLLM(fails_first) as server:

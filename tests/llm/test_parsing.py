@@ -16,6 +16,13 @@ from branchrank.llm.request import ReplyError
 LABELS = labels(30)
 
 
+@pytest.mark.parametrize("count", [3, 4, 100])
+def test_there_are_as_many_labels_as_asked_for_and_all_are_equally_long(count: int) -> None:
+    found = labels(count)
+    assert [int(label[1:]) for label in found] == list(range(1, count + 1))
+    assert {len(label) for label in found} == {4 if count == 100 else 3}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -38,6 +38,11 @@ def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunD
         assert section(cut) == section(alone)
 
 
+def test_the_failures_of_a_run_are_divided_among_its_cuts(whole: RunData) -> None:
+    counts = [whole.where(condition).record.failures for condition in ("depth=0", "depth=depth 1")]
+    assert (sum(counts), whole.record.failures) == (1, 1)
+
+
 def test_latency_covers_only_the_questions_of_the_cut(whole: RunData) -> None:
     cut = whole.where("difficulty=hard")
     kept = {question.id for question in cut.asked}
