@@ -10,7 +10,7 @@ from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.measures.matching import judge
 from branchrank.measures.passage_size import found_within, passage_size, summarize_passages
-from branchrank.records import GoldItem, Span
+from branchrank.records import UNPLACED, GoldItem, Span
 
 
 @given(hits_of, golds_of, st.sets(st.integers(1, 16), max_size=6))
@@ -43,6 +43,12 @@ def test_spans_are_measured_as_the_sets_of_their_lines_with_content(hits, golds,
     assert (size.lines, size.gold_lines) == (sum(each.span.lines for each in hits), gold_lines)
     assert size.span_precision == (gold_lines / len(lines) if lines else 0)
     assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
+
+
+def test_hits_without_a_place_have_no_size():
+    asked = question(gold("z", 1, 4))
+    size = passage_size(judge([hit("z", 1, 9), hit(UNPLACED, 1, 5)], asked))
+    assert (size.hits, size.lines, size.gold_lines) == (1, 9, 4)
 
 
 @given(hits_of, golds_of, st.integers(1, 60))

@@ -81,5 +81,8 @@ def test_holm_matches_statsmodels(p_values):
 
 
 def test_the_t_test_is_undefined_without_spread():
+    from scipy.stats import ttest_1samp
+
     assert paired_t([0.1, 0.1, 0.1]) is None
+    assert paired_t([0.1, 0.2, 0.4]) == pytest.approx(ttest_1samp([0.1, 0.2, 0.4], 0).pvalue)
     assert paired_t([0.3]) is None

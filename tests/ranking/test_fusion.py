@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,7 @@ def test_dbsf_places_the_mean_in_the_middle() -> None:
     fused = dict(dbsf({"dense": [Scored("a", 3.0), Scored("b", 2.0), Scored("c", 1.0)]}))
     assert fused["b"] == pytest.approx(0.5)
     assert fused["a"] + fused["c"] == pytest.approx(1.0)
+    assert fused["a"] == pytest.approx(0.5 + 1 / (6 * sqrt(2 / 3)))
 
 
 def test_score_fusion_adds_the_cosine_and_half_of_the_relative_bm25_score() -> None:

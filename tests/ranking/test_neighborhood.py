@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +121,7 @@ def test_the_nearest_sibling_is_the_one_whose_heading_is_fewest_lines_away() -> 
 
     assert [beside("self", siblings) for siblings in (1, 2)] == [{"behind"}, {"behind", "near"}]
     assert [beside("far", 1), beside("behind", 1)] == [{"near"}, {"self"}]
+    shares = dict(expand([Scored("self", 1.0)], tree, depth=2, siblings=1, file_roots=0))
+    # The file passes to its other sections what it was passed.
+    passed = 0.75 * 0.7
+    assert shares == pytest.approx({"self": 1.0, "a.md": 0.75, "behind": 0.6, "near": passed, "far": passed})
