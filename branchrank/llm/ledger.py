@@ -85,15 +85,15 @@ class Totals(Record, frozen=True, kw_only=True):
     ``cost`` is ``None`` if a call's model has no price.
     """
 
-    calls: int = 0
-    cached_calls: int = 0
-    failed_calls: int = 0
-    estimated_calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    latency_ms: float = 0.0
-    cost: float | None = None
+    calls: int
+    cached_calls: int
+    failed_calls: int
+    estimated_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    latency_ms: float
+    cost: float | None
 
     @property
     def tokens(self) -> int:

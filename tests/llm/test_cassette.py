@@ -89,6 +89,16 @@ def test_a_miss_reports_the_difference_from_the_nearest_call(tmp_path: Path) -> 
         assert len(long) < 300
 
 
+def test_a_miss_is_compared_with_the_calls_of_its_question(tmp_path: Path) -> None:
+    """Another question's call is more alike, and its name comes before and after this one's."""
+    for other in ("q0", "q2"):
+        with Cassette(tmp_path / f"{other}.sqlite") as cassette:
+            cassette.put(request("first line\nold", question="q1"), "m", RECORDED)
+            cassette.put(request("first line\nnew!", question=other), "m", RECORDED)
+            told = cassette.difference(request("first line\nnew", question="q1"), "m")
+            assert told == "prompt line 2 is 'new', recorded 'old'"
+
+
 @pytest.mark.parametrize(
     "statements",
     [

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 
 from branchrank.errors import LLMError
 from branchrank.io.keys import Endpoint
-from branchrank.llm.client import ChatClient
-from branchrank.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message
+from branchrank.llm.client import ChatClient, UnreachableError
+from branchrank.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message, Usage
 from branchrank.settings import LLMSettings
 
 SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}
@@ -142,6 +144,49 @@ def test_a_wait_past_the_deadline_fails_at_once(serve: Call) -> None:
     assert len(server.requests) == 1
 
 
+def test_waits_double_while_they_end_before_the_deadline(
+    serve: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits of 0.01, 0.02 and 0.04 s end 0.07 s after the start; the next would end at 0.15 s."""
+    now, waits = 1000.0, []
+
+    class Waited(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            waits.append(timeout)
+            now += timeout or 0
+            return self.is_set()
+
+    server, client = serve(always(scripted.fail(503)), deadline_s=0.1, retries=10)
+    monkeypatch.setattr(
+        "branchrank.llm.client.threading", SimpleNamespace(Event=Waited, BoundedSemaphore=None)
+    )
+    monkeypatch.setattr("branchrank.llm.client.time", SimpleNamespace(monotonic=lambda: now))
+    found = failure(client)
+    assert (found.outcome, found.reply.attempt, len(server.requests)) == ("http 503", 4, 4)
+    assert waits == pytest.approx([0.01, 0.02, 0.04])
+    assert found.reply.latency_ms == pytest.approx(70)
+
+
+def test_a_retry_has_only_the_time_that_is_left(serve: Call) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        return scripted.fail(429, retry_after="0.7") if number == 1 else Action(silent_s=20.0)
+
+    _, client = serve(script, deadline_s=1.0)
+    found = failure(client)
+    assert found.outcome == "timeout"
+    assert 1000 <= found.reply.latency_ms < 1600  # with the whole second deadline it would be 1.7 s
+
+
+def test_a_failed_call_spent_nothing_that_the_server_did_not_report(serve: Call) -> None:
+    _, client = serve(always(scripted.fail(500)), retries=0)
+    nothing = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0, reported=False)
+    assert failure(client).reply.usage == nothing
+    _, client = serve(always(Action(silent_s=20.0)), deadline_s=0.2)
+    sent = request().prompt_tokens
+    assert failure(client).reply.usage == msgspec.structs.replace(nothing, prompt_tokens=sent)
+
+
 def test_the_run_has_one_retry_budget(serve: Call) -> None:
     server, client = serve(always(scripted.fail(429, retry_after="0")), retries=10, retry_budget=4)
     for _ in range(5):
@@ -251,3 +296,12 @@ def test_probe_lists_models_and_reports_an_unreachable_endpoint(serve: Call) -> 
     dead = ChatClient(Endpoint("http://127.0.0.1:9/v1"), "m", LLMSettings())
     with dead, pytest.raises(LLMError, match=r"no LLM answers at http://127\.0\.0\.1:9/v1"):
         dead.probe()
+    for action, error, told in (
+        (scripted.fail(503), UnreachableError, "no LLM answers at .*: HTTP 503"),
+        (Action(status=401), LLMError, "rejects the key with HTTP 401"),
+        (Action(status=403), LLMError, "rejects the key with HTTP 403"),
+    ):
+        server, client = serve(always(scripted.say("x")))
+        server.models_action = action
+        with pytest.raises(error, match=told):
+            client.probe()

@@ -11,7 +11,7 @@ import pytest
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Script, ScriptedLLM
 
-from branchrank.errors import ArtifactError, LLMError, UsageError
+from branchrank.errors import ArtifactError, LLMError, StorageError, UsageError
 from branchrank.llm.cassette import Cassette
 from branchrank.llm.gateway import Answer
 from branchrank.llm.ledger import totals
@@ -111,6 +111,20 @@ def test_cached_decisions_are_marked_as_cached(server: ScriptedLLM, tmp_path: Pa
     sums = [totals(answer.call for answer in answers) for answers in (first, second)]
     assert (sums[0].calls, sums[0].tokens) == (sums[1].calls, sums[1].tokens)
     assert [part.cached_calls for part in sums] == [1, 3]
+
+
+def test_links_in_the_workspace_are_not_followed_and_a_link_to_it_is(
+    server: ScriptedLLM, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "workspace")
+    run(server, [request()], tmp_path / "linked" / "hybrid" / "cache" / "decisions.sqlite")
+    assert (tmp_path / "workspace" / "hybrid" / "cache" / "decisions.sqlite").exists()
+    (tmp_path / "hybrid").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="symbolic links are not followed"):
+        run(server, [request()], tmp_path / "hybrid" / "cache" / "decisions.sqlite")
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.parametrize("script", [fails_first, garbage_first])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.llm.ledger import read_prices, totals, totals_by
+from branchrank.llm.ledger import ModelPrice, PriceTable, read_prices, totals, totals_by
 from branchrank.records import LLMCall
 
 
@@ -69,6 +69,11 @@ def test_cost_is_per_million_tokens_with_a_separate_price_for_cached_tokens(tmp_
     assert totals(ROWS[:2], prices).cost == pytest.approx(2 * 0.0024)
     assert totals([call(model="other")], prices).cost is None
     assert totals([], prices).cost == 0
+    one_token = PriceTable(date="2026-02-01", models={"m": ModelPrice(prompt=0.001, completion=0)})
+    few = {"completion_tokens": 0, "cached_tokens": 0}
+    assert totals([call(prompt_tokens=1, **few)], one_token).cost == 1e-9  # told to a billionth
+    assert totals([call(prompt_tokens=1, **few)] * 3, one_token).cost == 3e-9
+    assert totals([call(latency_ms=0.0004), call(latency_ms=0.0004)]).latency_ms == 0.001
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
-from branchrank.llm.prompts import labels
+from branchrank.llm.prompts import excerpt, labels
 from branchrank.llm.request import ReplyError
 
 LABELS = labels(30)
@@ -102,3 +102,11 @@ def test_yes_against_no_is_the_log_odds() -> None:
     assert yes_log_odds({"no": -0.1, "x": -7.0}) == pytest.approx(-7.9)
     with pytest.raises(ReplyError, match="no log-probabilities"):
         yes_log_odds({"x": -0.1})
+
+
+def test_an_excerpt_reads_four_times_its_length() -> None:
+    assert excerpt("a" + " " * 35 + "b", 10) == "a b"
+    assert excerpt("a" + " " * 45 + "b", 10) == "a"
+    assert excerpt("one two three four", 10) == "one two ..."
+    assert excerpt("o" * 18, 10) == "o" * 10 + " ..."
+    assert excerpt("exactly 10", 10) == "exactly 10"

@@ -100,6 +100,8 @@ class ScriptedLLM:
     def __init__(self, script: Script, models: tuple[str, ...] = ("scripted",)) -> None:
         self.script = script
         self.models = models
+        #: Sent instead of the list of models.
+        self.models_action: Action | None = None
         self.requests: list[Chat] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -111,7 +113,7 @@ class ScriptedLLM:
 
             def do_GET(self) -> None:
                 listed = {"object": "list", "data": [{"id": m, "object": "model"} for m in outer.models]}
-                self._send(Action(content=json.dumps(listed).encode()))
+                self._send(outer.models_action or Action(content=json.dumps(listed).encode()))
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
