@@ -25,12 +25,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from branchrank.corpus.code_outline import GRAMMARS
 from branchrank.corpus.document import Document
 from branchrank.corpus.navigation import with_navigation
 from branchrank.corpus.reading import (
     document_digest,
-    is_document,
-    is_source_code,
     read_document,
     reader_of,
     suffix_of,
@@ -164,12 +163,12 @@ def walk(root: Path, exclude: Collection[str], skipped: list[Skip]) -> Iterator[
                 pending.append(source)
             elif entry.is_symlink():
                 skipped.append(Skip(source, "it is a symbolic link"))
-            elif is_source_code(source) and not _matches(source, code):
+            elif (suffix := suffix_of(source)) in GRAMMARS and not _matches(source, code):
                 skipped.append(Skip(source, why=_CODE_LEFT_OUT))
-            elif is_document(source):
-                yield source, entry
+            elif (why := why_unread(source)) or not suffix:
+                skipped.append(Skip(source, why=why))
             else:
-                skipped.append(Skip(source, why=why_unread(source)))
+                yield source, entry
 
 
 def _matches(source: str, patterns: list[str]) -> bool:
@@ -199,7 +198,7 @@ def examine(root: Path, source: str) -> CorpusFile | Skip:
 
 def without_documents(root: Path, code: bool = False) -> CorpusError:
     """Return the error for a corpus that contains no documents. ``code`` is whether it has source code."""
-    known = ", ".join(suffix for suffix in suffixes() if not is_source_code(suffix))
+    known = ", ".join(suffix for suffix in suffixes() if suffix not in GRAMMARS)
     return CorpusError(
         f"the corpus {root} contains no documents ({known})",
         remedy=f"to index its source code: branchrank index {shlex.quote(str(root))} --code"

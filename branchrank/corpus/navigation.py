@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from collections import defaultdict
@@ -118,6 +119,8 @@ def _files(root: Path) -> Iterator[_File]:
     above = root.resolve().parent
     for folder, prefix in ((root, ""), (above, "../")):
         for name in (*_MKDOCS, *_SIDEBARS):
+            if not os.path.lexists(f"{folder}/{name}"):
+                continue
             try:
                 content = read_beneath(folder, name)
             except OSError:

@@ -15,7 +15,7 @@ Whatever needs the lines of a document calls :func:`document_lines`, so that all
 from __future__ import annotations
 
 import importlib
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,10 +87,19 @@ def suffixes() -> tuple[str, ...]:
 
 def suffix_of(source: str) -> str:
     """Return the longest suffix of a path that has a reader, or an empty string."""
-    name = source.lower()
+    name = source[source.rfind("/") + 1 :]
+    _, dot, ending = name.partition(".")
+    return _longest_suffix(dot + ending)
+
+
+@lru_cache(1 << 12)
+def _longest_suffix(ending: str) -> str:
+    """Return the suffix of a name, which ends with ``ending`` from its first dot on."""
+    words = ending.lower().split(".")[1:]
+    longest_first = [f".{'.'.join(words[start:])}" for start in range(len(words))]
     # Installed packages are looked up only for a suffix that is not built in, because this takes 50 ms.
-    for known in (lambda: BUILTIN_READERS.keys(), lambda: installed_readers().keys()):
-        if found := max(filter(name.endswith, known()), key=len, default=""):
+    for known in (lambda: BUILTIN_READERS, installed_readers):
+        if found := next((suffix for suffix in longest_first if suffix in known()), ""):
             return found
     return ""
 
@@ -109,16 +118,6 @@ def reader_of(suffix: str) -> Reader:
     entry = installed_readers()[suffix]
     made: Reader = load_installed(entry, f"the reader {entry.name!r} ({entry.value})", Reader)
     return made
-
-
-def is_document(source: str) -> bool:
-    """Return whether the file at the path ``source`` is read as a document."""
-    return bool(suffix_of(source)) and not why_unread(source)
-
-
-def is_source_code(source: str) -> bool:
-    """Return whether the file at the path ``source`` is source code, which is read only if the user asks."""
-    return suffix_of(source) in GRAMMARS
 
 
 def why_unread(source: str) -> str:

@@ -178,7 +178,7 @@ def test_a_reader_of_a_suffix_that_has_one_is_refused(monkeypatch: pytest.Monkey
     reading.installed_readers.cache_clear()
     try:
         with pytest.raises(UsageError, match=r"end with \.md, but BranchRank already reads"):
-            reading.suffix_of("a.png")
+            reading.suffix_of("a.unheard")  # a suffix that was not looked up before
     finally:
         reading.installed_readers.cache_clear()
 
