@@ -81,13 +81,12 @@ def test_four_times_the_file_takes_at_most_six_times_the_time(meter: Meter, name
     while costs[0] and costs[0].seconds < 0.1 and size < 2_000_000:
         size *= 2
         costs = [meter.measure(name, size)]
-    for _ in range(3):
+    least = [float("inf")] * 3
+    for _ in range(5):  # the other processes of a machine cost time, too
         costs = [meter.measure(name, size * factor) for factor in (1, 2, 4)]
         assert all(costs), f"stopped by the limits at {size * 4} bytes: {costs}"
-        small, middle, large = (cost for cost in costs if cost)
-        assert within_bounds(small), costs
-        assert within_bounds(middle), costs
-        assert within_bounds(large), costs
-        if large.seconds <= 6 * max(small.seconds, 0.1) and middle.seconds <= 6 * max(small.seconds, 0.1):
+        assert all(within_bounds(cost) for cost in costs if cost), costs
+        least = [min(known, cost.seconds) for known, cost in zip(least, costs, strict=True) if cost]
+        if max(least) <= 6 * max(least[0], 0.1):
             return
-    pytest.fail(f"not linear: {costs}")
+    pytest.fail(f"not linear: {least}")

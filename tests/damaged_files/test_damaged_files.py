@@ -18,7 +18,7 @@ SAMPLE, SEED = 4, 42
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
 #: The number of tests that all trials are divided among, so that processes share them.
-PARTS = 8
+PARTS = 16
 
 
 @pytest.fixture(scope="module")
