@@ -44,6 +44,8 @@ class _Builtin(NamedTuple):
     own_text: bool = False
 
 
+#: No file's name is longer, but a link's is as long as a document likes.
+_LONGEST_NAME = 255
 #: Suffixes of files that are templates and assets, not documents, in folders such as ``_static``.
 _PAGES = (".html", ".htm", ".xhtml")
 #: The built-in reader of each suffix. A reader's module is imported on first use.
@@ -87,19 +89,18 @@ def suffixes() -> tuple[str, ...]:
 
 def suffix_of(source: str) -> str:
     """Return the longest suffix of a path that has a reader, or an empty string."""
-    name = source[source.rfind("/") + 1 :]
-    _, dot, ending = name.partition(".")
+    end = source[-_LONGEST_NAME:]
+    _, dot, ending = end[end.rfind("/") + 1 :].partition(".")
     return _longest_suffix(dot + ending)
 
 
 @lru_cache(1 << 12)
 def _longest_suffix(ending: str) -> str:
     """Return the suffix of a name, which ends with ``ending`` from its first dot on."""
-    words = ending.lower().split(".")[1:]
-    longest_first = [f".{'.'.join(words[start:])}" for start in range(len(words))]
+    name = ending.lower()
     # Installed packages are looked up only for a suffix that is not built in, because this takes 50 ms.
-    for known in (lambda: BUILTIN_READERS, installed_readers):
-        if found := next((suffix for suffix in longest_first if suffix in known()), ""):
+    for known in (lambda: BUILTIN_READERS.keys(), lambda: installed_readers().keys()):
+        if found := max(filter(name.endswith, known()), key=len, default=""):
             return found
     return ""
 

@@ -25,8 +25,6 @@ OUTPUT = Path(__file__).parents[2] / "build" / "fuzz"
 WITH_ATHERIS = importlib.util.find_spec("atheris") is not None
 #: MiB that a process may use.
 MEMORY_MIB = 8192
-
-
 #: Seconds after its time at which a process counts as hung.
 PATIENCE_S = 120
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,18 @@ def test_the_command_writes_anchored_questions_and_reports_dropped_ones(tmp_path
     (question,) = load_questions(output)
     assert question.gold[0].answer_digest
     assert question.extra["overlap"] == "paraphrase"
+
+
+def test_a_long_target_costs_no_more_than_its_length() -> None:
+    links = Links(documents(LINKED))
+    reference = Reference(role="link", text="t", target="a" + "." * 30_000, line=1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LookupError):
+            links.target("docs/02-guides/tea.md", reference)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_corpus_without_cross_references_is_reported(tmp_path: Path) -> None:
