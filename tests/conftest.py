@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 EXAMPLES, FULL_EXAMPLES = 30, 150
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
-#: The slowest files, which are started first, so that at the end no process works alone.
+#: The slowest files, which several processes start first, so that at the end no process works alone.
 SLOWEST = (
     "docs/test_commands.py",
     "faults/",
@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=_turn)
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:

@@ -88,7 +88,7 @@ def test_missing_or_absurd_usage_is_estimated_and_marked(serve: Call, usage: Any
     assert found.completion_tokens > 0
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
 def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
     server, client = serve(
         lambda chat, n: scripted.fail(status, retry_after="0.01") if n < 3 else scripted.say("ok")
@@ -98,19 +98,33 @@ def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 307])
+@pytest.mark.parametrize("status", [400, 401, 404, 410, 424, 428, 501, 505, 307])
 def test_permanent_errors_are_not_retried(serve: Call, status: int) -> None:
     server, client = serve(always(scripted.fail(status, location="http://127.0.0.1:9/elsewhere")))
     assert failure(client).outcome == f"http {status}"
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_another_reply_format_is_not_tried_after_an_error_that_has_another_cause(
-    serve: Call, status: int
-) -> None:
+@pytest.mark.parametrize("status", [400, 404, 415, 422, 501])
+def test_every_reply_format_is_tried_if_the_server_may_not_support_it(serve: Call, status: int) -> None:
     server, client = serve(always(scripted.fail(status)))
     assert failure(client, schema=SCHEMA).outcome == f"http {status}"
+    assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [
+        (scripted.fail(401), "http 401"),
+        (scripted.fail(403), "http 403"),
+        (scripted.fail(400, "maximum context length is 10 tokens"), "context overflow"),
+    ],
+)
+def test_another_reply_format_is_not_tried_after_an_error_that_has_another_cause(
+    serve: Call, action: Action, outcome: str
+) -> None:
+    server, client = serve(always(action))
+    assert failure(client, schema=SCHEMA).outcome == outcome
     assert [chat.format for chat in server.requests] == ["json_schema"]
 
 

@@ -169,6 +169,25 @@ def test_concurrent_equal_calls_reach_the_server_once(tmp_path: Path) -> None:
     assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
 
 
+@pytest.mark.parametrize(("concurrency", "calls"), [(1, 3), (2, 2), (8, 3)])
+def test_independent_calls_are_made_together(concurrency: int, calls: int) -> None:
+    """Each call waits for the others that may be made with it: alone, it would fail."""
+    together = threading.Barrier(min(concurrency, calls))
+
+    def script(chat: scripted.Chat, number: int) -> Action:
+        try:
+            together.wait(10)
+        except threading.BrokenBarrierError:
+            return scripted.fail(500)
+        return scripted.say(chat.prompt)
+
+    options = LLMSettings(concurrency=concurrency, retries=0)
+    with ScriptedLLM(script) as server, LLMSession(options, environment={}) as session:
+        gateway = session.gateway(server.base_url, "scripted")
+        answers = gateway.ask_all([(request(f"text {n}"), as_text) for n in range(calls)])
+    assert [answer.value for answer in answers] == [f"text {n}" for n in range(calls)]
+
+
 def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
     with ScriptedLLM(lambda chat, n: Action(silent_s=30)) as server:
         cassette = str(tmp_path / "c.sqlite")

@@ -1,4 +1,4 @@
-"""Totals are sums of rows; cost comes from a dated table."""
+"""Totals are sums of rows; cost comes from a dated table; a budget ends a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.llm.ledger import ModelPrice, PriceTable, read_prices, totals, totals_by
+from branchrank.llm.ledger import Budget, Ledger, ModelPrice, PriceTable, read_prices, totals, totals_by
+from branchrank.llm.request import BudgetError
 from branchrank.records import LLMCall
+from branchrank.settings import LLMSettings
 
 
 def call(**fields: object) -> LLMCall:
@@ -93,3 +95,44 @@ def test_a_wrong_table_is_named(tmp_path: Path, text: str, fault: str) -> None:
     with pytest.raises(UsageError, match=fault) as caught:
         read_prices(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_budget_can_be_used_to_its_last_call_token_and_retry() -> None:
+    budget = Budget(LLMSettings(max_calls=3, max_tokens=100, retry_budget=2))
+    budget.reserve(60)
+    budget.settle(60, 40)
+    budget.reserve(60)
+    assert (budget.calls, budget.tokens) == (2, 100)
+    with pytest.raises(BudgetError, match=r"100 of 100 LLM tokens have been used, .* about 1 tokens"):
+        budget.reserve(1)
+    budget.reserve(0)
+    with pytest.raises(BudgetError, match="all 3 LLM calls have been used"):
+        budget.reserve(0)
+    assert (budget.calls, budget.tokens) == (3, 100)
+    assert [budget.take_retry() for _ in range(3)] == [True, True, False]
+    unlimited = Budget(LLMSettings(max_calls=0, max_tokens=0))
+    for _ in range(3):
+        unlimited.reserve(10**9)
+    assert unlimited.calls == 3
+
+
+def test_cached_tokens_have_the_price_of_others_if_no_other_is_given() -> None:
+    prices = {
+        "free": ModelPrice(prompt=2, completion=10, cached=0),
+        "plain": ModelPrice(prompt=2, completion=10),
+    }
+    table = PriceTable(date="2026-02-01", models=prices)
+    assert table.currency == "USD"
+    asked = {"prompt": 1_000_000, "completion": 500_000}
+    assert [table.cost_of("plain", **asked, cached=cached) for cached in (0, 400_000)] == [7, 7]
+    assert table.cost_of("plain", **asked) == 7
+    assert table.cost_of("free", **asked, cached=400_000) == pytest.approx(6.2)
+
+
+def test_a_ledger_keeps_the_newest_calls_and_tells_each() -> None:
+    told: list[LLMCall] = []
+    limited, whole = Ledger(told.append, limit=2), Ledger()
+    for row in ROWS:
+        limited.add(row)
+        whole.add(row)
+    assert (limited.rows, whole.rows, told) == (tuple(ROWS[-2:]), tuple(ROWS), ROWS)
