@@ -230,6 +230,11 @@ def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Acti
     assert len(server.requests) == 1
 
 
+def test_a_reply_of_nearly_eight_mebibytes_is_read(serve: Call) -> None:
+    _, client = serve(always(scripted.say("x" * ((8 << 20) - 1000))))
+    assert len(client.complete(request()).reply.text) == (8 << 20) - 1000
+
+
 def test_the_client_remembers_the_supported_response_format(serve: Call) -> None:
     def script(chat: Chat, number: int) -> Action:
         return scripted.say("{}") if chat.format == "plain" else scripted.fail(400, "response_format")

@@ -228,3 +228,27 @@ def test_a_server_with_several_models_needs_a_model_name(tmp_path: Path) -> None
         assert session.gateway(server.base_url, "two").model == "two"
         server.models = ("one",)
         assert session.gateway(server.base_url, "").model == "one"
+
+
+def test_an_endpoint_that_does_not_answer_is_an_error_unless_calls_may_fall_back() -> None:
+    nobody, told = "http://127.0.0.1:9/v1", []
+    refuse, fall_back = (LLMSettings(on_failure=choice) for choice in ("refuse", "fallback"))
+    for settings, allowed in ((fall_back, {}), (refuse, {"may_fall_back": True})):
+        with (
+            LLMSession(settings, environment={}, **allowed) as session,
+            pytest.raises(LLMError, match="no LLM answers"),
+        ):
+            session.gateway(nobody, "m")
+    with LLMSession(fall_back, environment={}, may_fall_back=True, notify=told.append) as session:
+        assert session.gateway(nobody, "").model == "unknown"
+        assert [session.gateway(nobody, "m").model for _ in range(2)] == ["m", "m"]
+    assert len(told) == 2
+    assert "every call to this endpoint fails and uses its fallback" in told[1]
+
+
+def test_one_endpoint_is_recorded_under_all_its_names(server: ScriptedLLM, tmp_path: Path) -> None:
+    with LLMSession(LLMSettings(record=str(tmp_path / "c.sqlite")), environment={}) as session:
+        for name in ("", "scripted"):
+            assert session.gateway(server.base_url, name).ask(request(), as_text).value == "reply 1"
+        with ScriptedLLM(echo) as other, pytest.raises(UsageError, match="at two endpoints"):
+            session.gateway(other.base_url, "scripted")

@@ -109,7 +109,12 @@ def test_totals_weigh_every_hit_the_same():
     asked = question(gold("a", 1, 4))
     answers = [[hit("a", 1, 10), hit("a", 11, 20)], [hit("a", 1, 1)]]
     sizes = [passage_size(judge(hits, asked)) for hits in answers]
-    summary = summarize_passages(sizes)
-    assert summary["lines_per_hit"] == 7.0
-    assert summary["span_precision"] == (0.2 + 1.0) / 2
-    assert summarize_passages([passage_size(judge([], asked))])["lines_per_hit"] is None
+    assert summarize_passages(sizes) == {
+        "lines_per_hit": 7.0,
+        "repeated_pages": 1 / 3,
+        "span_precision": (0.2 + 1.0) / 2,
+        "gold_coverage": (1.0 + 0.25) / 2,
+    }
+    nothing = {"lines_per_hit": None, "repeated_pages": None, "span_precision": 0.0, "gold_coverage": 0.0}
+    assert summarize_passages([passage_size(judge([], asked))]) == nothing
+    assert set(summarize_passages([]).values()) == {None}
