@@ -74,7 +74,8 @@ def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
     assert reply.latency_ms > 0
     body = server.requests[0].body
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 9, 50)
-    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+    strict = {"name": "reply", "strict": True, "schema": SCHEMA}
+    assert body["response_format"] == {"type": "json_schema", "json_schema": strict}
 
 
 @pytest.mark.parametrize(

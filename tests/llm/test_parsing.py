@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
-from branchrank.llm.prompts import excerpt, labels
+from branchrank.llm.prompts import excerpt, labels, summary_messages
 from branchrank.llm.request import ReplyError
 
 LABELS = labels(30)
@@ -110,3 +110,11 @@ def test_an_excerpt_reads_four_times_its_length() -> None:
     assert excerpt("one two three four", 10) == "one two ..."
     assert excerpt("o" * 18, 10) == "o" * 10 + " ..."
     assert excerpt("exactly 10", 10) == "exactly 10"
+
+
+def test_a_summary_is_of_the_text_and_the_summaries_of_its_subsections() -> None:
+    _, alone = summary_messages("The title", "The text.", [])
+    assert alone.content == "Title: The title\n\nText:\nThe text.\n\nSummary:"
+    _, whole = summary_messages("The title", "The text.", ["one", "two\nlines"])
+    listed = "Subsections:\n- one\n- two lines"
+    assert whole.content == f"Title: The title\n\nText:\nThe text.\n\n{listed}\n\nSummary:"
