@@ -39,6 +39,9 @@ def test_the_test_is_a_sign_flip_of_pages_weighted_by_dataset():
     sums = [2 / 5, 0, 0, *[1 / 20] * 5, *[-1 / 20] * 2]
     assert compare(small, large).p == pytest.approx(sign_flip(np.array(sums)).p)
     assert compare(small, large).test.startswith("stratified sign-flip")
+    four, six = stratum("f", [1, 1, 1, -1]), stratum("s", [1, 1, -1, 0, 0, 0])
+    sums = [*[1 / 4] * 3, -1 / 4, *[1 / 6] * 2, -1 / 6]
+    assert compare(four, six).p == pytest.approx(sign_flip(np.array(sums)).p)
 
 
 def test_the_interval_is_that_of_zou_and_donner():
