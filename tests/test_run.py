@@ -125,6 +125,21 @@ def test_two_runs_are_compared_with_the_sign_of_the_candidate(tmp_path: Path) ->
     assert f"+{100 * pair.comparison.difference:.1f} points" in printed.stdout
 
 
+def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path: Path) -> None:
+    def made(*names: str) -> Run:
+        planned = [Planned(name, 0.5) for name in names]
+        return Run(make_run(tmp_path / "-".join(names), planned, latency_sample=0))
+
+    one, other, two = made("one"), made("other"), made("three", "four")
+    [pair] = other.compare_with(one).pairs
+    assert (pair.comparison.baseline, pair.comparison.candidate) == ("one (baseline)", "other (candidate)")
+    for candidate, baseline in ((two, one), (one, two), (two, made("five", "six"))):
+        with pytest.raises(UsageError, match="have no predictor in common"):
+            candidate.compare_with(baseline)
+    [chosen] = two.compare_with(one, predictor="four", baseline_predictor="one").pairs
+    assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one (baseline)", "four (candidate)")
+
+
 def test_a_run_loads_from_another_working_directory(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

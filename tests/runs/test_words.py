@@ -9,8 +9,28 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_run
 
+from branchrank.measures.comparison import Comparison
 from branchrank.runs.timings import COMPUTE, LLM_WAIT, TOTAL, Timing, Warm
-from branchrank.runs.words import FEW_PAGES, NOTHING, effect, margin, milliseconds, number, p_value, size
+from branchrank.runs.words import (
+    FEW_PAGES,
+    NOTHING,
+    beyond_corpus,
+    change,
+    counted,
+    deciding,
+    effect,
+    enough_words,
+    gap,
+    margin,
+    milliseconds,
+    number,
+    open_question,
+    p_value,
+    plural,
+    sentence,
+    size,
+    way_on,
+)
 
 
 def test_differences_are_in_points_for_shares_and_plain_for_other_measures() -> None:
@@ -19,7 +39,8 @@ def test_differences_are_in_points_for_shares_and_plain_for_other_measures() -> 
 
 
 @pytest.mark.parametrize(
-    ("ms", "text"), [(None, NOTHING), (0.123, "0.12"), (9.99, "9.99"), (10.0, "10.0"), (100.0, "100")]
+    ("ms", "text"),
+    [(None, NOTHING), (0.123, "0.12"), (9.99, "9.99"), (10.0, "10.0"), (99.94, "99.9"), (100.0, "100")],
 )
 def test_times_have_three_digits(ms: float | None, text: str) -> None:
     assert milliseconds(ms) == text
@@ -64,3 +85,58 @@ def test_a_mean_time_is_of_all_questions_less_what_another_stage_took() -> None:
         "local",
     )
     assert (warm.mean(TOTAL), warm.mean(TOTAL, LLM_WAIT), warm.mean(COMPUTE)) == (15.0, 12.0, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "measure", "shown", "changed"),
+    [
+        (0.139, "strict_hit@1", "+13.9", "+13.9 points"),
+        (-0.139, "Success(rel=2)@1", "−13.9", "−13.9 points"),
+        (0.0003, "strict_hit@1", "+0.03", "+0.03 points"),
+        (-0.00004, "nDCG@10", "−4e−05", "−4e−05"),
+        (-0.0, "nDCG@10", "+0.000", "+0.000"),
+        (1e-9, "strict_hit@1", "+0.0", "+0.0 points"),
+        (0.042, "relaxed_MRR@5", "+0.042", "+0.042"),
+    ],
+)
+def test_a_difference_has_its_sign_and_a_small_one_is_not_zero(
+    value: float, measure: str, shown: str, changed: str
+) -> None:
+    assert (gap(value, measure), change(value, measure)) == (shown, changed)
+
+
+def test_counts_agree_with_their_nouns_and_verbs() -> None:
+    assert [plural(n, "page") for n in (0, 1, 2)] == ["0 pages", "1 page", "2 pages"]
+    assert [plural(n, "query") for n in (1, 2)] == ["1 query", "2 queries"]
+    assert counted(1, 24, "question", "has", "have") == "1 of 24 questions has"
+    assert counted(2, 1, "question", "has", "have") == "2 of 1 question have"
+    assert counted(0, 2, "question", "has", "have") == "0 of 2 questions have"
+
+
+def test_what_an_open_comparison_needs_is_told(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
+    [whole] = made.judgment.comparisons
+
+    def needing(pages: int, clusters: int = 50, **values: object) -> Comparison:
+        """1,200 questions on so many pages would decide."""
+        n = 1200 * clusters // pages
+        open_ = {"verdict": "inconclusive", "unseen": 0.0, "questions_needed": 1200, "n": n}
+        return msgspec.structs.replace(whole, **(open_ | {"clusters": clusters} | values))
+
+    unknown = needing(100, questions_needed=None, ci_low=None, ci_high=None)
+    assert (deciding(unknown), enough_words(unknown)) == ("", "")
+    assert open_question(unknown) == "inconclusive from so few pages"
+    assert "The 600 questions are on too few pages to tell." in sentence(unknown)
+    decided = needing(100, documents=100, mde=0.03)
+    assert deciding(decided) == "about 1,200 questions on 100 pages would decide"
+    assert open_question(decided) == "inconclusive; about 1,200 questions on 100 pages would decide"
+    assert "600 questions can detect a gap of 3.0 points or more; about 1,200" in sentence(decided)
+    assert "differ on 35 of the 600 questions, too few to detect any gap" in sentence(needing(100, mde=None))
+    beyond = needing(100, documents=99)
+    assert enough_words(beyond) == "about 1,200 questions on 100 pages (the corpus has 99)"
+    assert [beyond_corpus(found) for found in (decided, beyond, needing(100))] == [False, True, False]
+    by_cost = "without more pages, choose by cost"
+    ways = [needing(100, 40, documents=documents) for documents in (79, 80, 81, 100)]
+    assert [way_on(found) == by_cost for found in (*ways, decided)] == [True, True, False, False, False]
+    alike = deciding(needing(100, wins=0, losses=0))
+    assert alike.endswith("pages without a difference would show equivalence within 5 points")
