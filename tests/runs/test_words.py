@@ -77,14 +77,15 @@ def test_the_odds_ratio_has_its_interval_or_says_why_not(tmp_path: Path) -> None
 
 def test_a_mean_time_is_of_all_questions_less_what_another_stage_took() -> None:
     times = {(TOTAL, "a"): 10.0, (TOTAL, "b"): 20.0, (LLM_WAIT, "b"): 6.0}
-    warm = Warm(
-        [
-            Timing(predictor="local", question_id=question, phase="warm", stage=stage, ms=ms)
-            for (stage, question), ms in times.items()
-        ],
-        "local",
-    )
+    rows = [("local", question, "warm", stage, ms) for (stage, question), ms in times.items()]
+    rows += [
+        ("local", "c", "first", stage, ms) for stage, ms in ((TOTAL, 90.0), ("rerank", 30.0), ("a", 5.0))
+    ]
+    rows += [("local", "d", "failed", TOTAL, 1.0), ("other", "a", "warm", TOTAL, 1000.0)]
+    timings = [Timing(**dict(zip(Timing.__struct_fields__, row, strict=True))) for row in rows]
+    warm = Warm(timings, "local")
     assert (warm.mean(TOTAL), warm.mean(TOTAL, LLM_WAIT), warm.mean(COMPUTE)) == (15.0, 12.0, None)
+    assert (warm.first, warm.failed) == (90.0, 1)
 
 
 @pytest.mark.parametrize(
