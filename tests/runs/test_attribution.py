@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.records import Question, StageTrace
+from branchrank.measures.matching import JudgedHit
+from branchrank.records import UNPLACED, GoldItem, Question, StageTrace
 from branchrank.runs.attribution import Explanation, gold_ranks, lost_at, lost_in, short_id, waterfall
 from branchrank.runs.rows import Row
 
@@ -63,6 +64,66 @@ def test_an_explanation_says_how_deep_gold_was_lost(rank: int, words: str) -> No
         f"p: gold not among the hits; lost at {words}\n"
         in f"{Explanation(question=asked, rows=(told,), top=1)}\n"
     )
+
+
+def test_an_explanation_lists_what_each_stage_returned() -> None:
+    def hit(source: str, **judged: int) -> JudgedHit:
+        return JudgedHit(
+            id="x", source=source, line_start=3, line_end=9, characters=1, score=0.5, gain=0, **judged
+        )
+
+    gold = (
+        GoldItem(source_file="tea.md", answer_line_start=4, answer_line_end=6),
+        GoldItem(source_file="b.md"),
+    )
+    found = msgspec.structs.replace(
+        row(("dense", "fusion"), dense=2),
+        repeat=1,
+        trace=(StageTrace(stage="dense", unit="chunk", keys=("x", "g", "y"), scores=(2.0, 0.12345, 0.1)),),
+        hits=(
+            hit(UNPLACED),
+            hit("b.md", page=1),
+            *[hit("c.md")] * 2,
+            hit("tea.md", gold=0, page=0),
+            hit("d.md"),
+        ),
+        missing=2,
+        ambiguous=1,
+        altered=1,
+        fallbacks=("rerank: timeout",),
+    )
+    failed = Row(question_id="q", predictor="other", llm="none", status="failed", error="no answer")
+    asked = Question(id="q", question="which tea", gold=gold)
+    assert str(Explanation(question=asked, rows=(found, failed), top=2)).splitlines() == [
+        "q: which tea",
+        "gold: tea.md:4-6",
+        "gold: b.md",
+        "",
+        "p, repeat 1: gold at rank 5",
+        "  dense: gold at rank 2",
+        "    1. x  2",
+        "    2. g  0.1235  <- gold",
+        "  fusion: gold absent",
+        "  hits:",
+        "    1. no place  0.5",
+        "    2. b.md:3-9  0.5  (its page)",
+        "    3. c.md:3-9  0.5",
+        "    4. c.md:3-9  0.5",
+        "    5. tea.md:3-9  0.5  <- gold",
+        "  2 returned texts: not in the corpus",
+        "  1 returned text: in the corpus at several places",
+        "  1 returned text: not the text of the lines that the predictor named",
+        "  fallback: rerank: timeout",
+        "",
+        "other: failed: no answer",
+        "  hits:",
+    ]
+    deep = msgspec.structs.replace(found, hits=(*found.hits[:4], hit("d.md"), found.hits[4]))
+    told = str(
+        Explanation(question=msgspec.structs.replace(asked, gold=(), answerable=False), rows=(deep,), top=1)
+    )
+    assert "gold: none, the corpus has no answer\n" in told
+    assert "p, repeat 1: gold at rank 6, below the first 5\n" in told
 
 
 def test_gold_can_be_lost_when_chunks_are_grouped_by_document() -> None:
