@@ -10,8 +10,8 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 # NLTK, which LlamaIndex uses, refuses data files that are hard links into uv's cache.
 export UV_LINK_MODE ?= copy
 
-# Tests that start servers often wait, so one process more than there are cores is faster.
-PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests that start servers often wait, so one process more than there are CPUs is faster.
+PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,7 +67,7 @@ axe: setup
 # to build/harness/. The target should take less than 80 minutes on two cores.
 test-full: setup
 	-$(MAKE) --no-print-directory axe
-	$(BIN)/python -m pytest -m "full or not full" -n $(PROCESSES) --dist worksteal --durations=30
+	$(BIN)/python -m pytest -m "full or not full" -n 3 --dist worksteal --durations=30
 	$(MAKE) test-corpora
 	PYTHONPATH=tests $(BIN)/python -m mutants
 

@@ -39,7 +39,7 @@ SLOWEST = (
     "test_library_citizen.py",
     "report/",
 )
-#: Long tests that are started last, so that the other process of ``make test-full`` works on them.
+#: Long tests that are started last, so that the other processes of ``make test-full`` work on them.
 LAST = "faults/test_disk_faults.py::test_operations_fail_at_random[benchmark"
 #: Tests that run only when ``-m`` names their marker.
 ON_REQUEST = ("corpora", "full")

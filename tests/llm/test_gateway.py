@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,16 +170,25 @@ def test_concurrent_equal_calls_reach_the_server_once(tmp_path: Path) -> None:
     assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
 
 
-@pytest.mark.parametrize(("concurrency", "calls"), [(1, 3), (2, 2), (8, 3)])
+@pytest.mark.parametrize(("concurrency", "calls"), [(1, 3), (2, 4), (8, 3)])
 def test_independent_calls_are_made_together(concurrency: int, calls: int) -> None:
-    """Each call waits for the others that may be made with it: alone, it would fail."""
-    together = threading.Barrier(min(concurrency, calls))
+    """Each call waits for those that may be made with it, and more than these would be counted."""
+    allowed = min(concurrency, calls)
+    together, lock, running, most = threading.Barrier(allowed), threading.Lock(), 0, 0
 
     def script(chat: scripted.Chat, number: int) -> Action:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
         try:
             together.wait(10)
+            time.sleep(0.02)
         except threading.BrokenBarrierError:
             return scripted.fail(500)
+        finally:
+            with lock:
+                running -= 1
         return scripted.say(chat.prompt)
 
     options = LLMSettings(concurrency=concurrency, retries=0)
@@ -186,6 +196,7 @@ def test_independent_calls_are_made_together(concurrency: int, calls: int) -> No
         gateway = session.gateway(server.base_url, "scripted")
         answers = gateway.ask_all([(request(f"text {n}"), as_text) for n in range(calls)])
     assert [answer.value for answer in answers] == [f"text {n}" for n in range(calls)]
+    assert most == allowed
 
 
 def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
