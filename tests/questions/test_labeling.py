@@ -17,10 +17,13 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, m
 from support.pseudo_terminal import Terminal
 from support.scripted_llm import ScriptedLLM, say
 
+from branchrank.measures.matching import JudgedHit
 from branchrank.questions.labels import labels_of, with_label
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question, Span
 from branchrank.run import Run
+from branchrank.runs.labeling import pooled, to_label
+from branchrank.runs.rows import Row
 
 SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
 ASKED = ("temperature", "espresso", "api")
@@ -307,6 +310,46 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert named.output == done.output
     wrong = invoke("questions", "agreement", *files, "--annotator", "ad", "--annotator", "bob")
     assert "did you mean `ada`?" in wrong.output
+
+
+def test_the_pool_has_the_first_hits_without_blank_lines_at_their_ends() -> None:
+    lines = {"a.md": ["# A", "", "one", " ", "two", "", ""], "b.md": ["", "x"]}
+
+    def row(question: str, *spans: tuple[str, int, int]) -> Row:
+        hits = [
+            JudgedHit(id="x", source=source, line_start=first, line_end=last, characters=1, score=1.0, gain=0,
+                      node_id=f"{source}#{first}")
+            for source, first, last in spans
+        ]  # fmt: skip
+        return Row(question_id=question, predictor="p", llm="none", hits=tuple(hits))
+
+    rows = [
+        row("q1", ("a.md", 2, 6), ("a.md", 6, 7), ("b.md", 1, 2)),
+        row("q1", ("a.md", 3, 5)),
+        row("q2", ("a.md", 2, 2), ("a.md", 1, 1)),
+    ]
+    inner, other = (
+        Span(source="a.md", line_start=3, line_end=5),
+        Span(source="b.md", line_start=2, line_end=2),
+    )
+    title = Span(source="a.md", line_start=1, line_end=1)
+    whole = {"q1": {inner: "a.md#2", other: "b.md#1"}, "q2": {title: "a.md#1"}}
+    assert pooled(rows, 3, lines) == whole
+    assert pooled(rows, 2, lines) == {"q1": {inner: "a.md#2"}, "q2": {title: "a.md#1"}}
+    assert pooled(rows, 1, lines) == {"q1": {inner: "a.md#2"}}
+
+
+def test_of_near_copies_the_longest_is_labeled() -> None:
+    lines = {"a.md": [f"line {number}" for number in range(1, 60)]}
+    asked = Question(id="q", question="what", answerable=False)
+
+    def kept(*ends: tuple[int, int]) -> list[tuple[int, int]]:
+        pool = [Span(source="a.md", line_start=first, line_end=last) for first, last in ends]
+        return [(each.line_start, each.line_end) for each in to_label(asked, pool, "ada", lines)]
+
+    assert kept((1, 3), (1, 4)) == [(1, 4)], "three quarters"
+    assert kept((1, 3), (1, 5)) == [(1, 3), (1, 5)]
+    assert kept((21, 24), (2, 5), (1, 4)) == [(21, 24), (2, 5), (1, 4)], "neither contains the other"
 
 
 def test_lines_that_overlap_gold_add_no_gold(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from branchrank.report.result import result
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.run import Run
-from branchrank.runs.comparisons import check_plan, primary_measure
+from branchrank.runs.comparisons import check_plan, check_size, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import estimate
@@ -241,6 +241,23 @@ def test_a_measure_deeper_than_the_stored_hits_is_refused_before_the_run() -> No
         check_plan(BenchmarkSettings(top_k=4, measures="R@5"), ["local"])
 
 
+def test_more_measures_or_comparisons_than_allowed_are_refused_before_the_run() -> None:
+    names = [f"p{number}" for number in range(71)]
+    for settings, predictors in (
+        (BenchmarkSettings(baseline="all-pairs"), names[:70]),
+        (BenchmarkSettings(baseline=names[:50], top_k=200), [*names, *names][:100]),
+        (BenchmarkSettings(measures=",".join(f"R@{cut}" for cut in range(1, 101)), top_k=100), names[:1]),
+    ):
+        check_size(settings, predictors)
+    for settings, predictors, told in (
+        (BenchmarkSettings(baseline="all-pairs"), names, "71 baselines with 71 predictors make 5041"),
+        (BenchmarkSettings(baseline=names[:50]), [*names, *names][:101], "make 5050 comparisons"),
+        (BenchmarkSettings(measures=",".join(f"R@{cut}" for cut in range(1, 102))), names, "101 measures"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            check_size(settings, predictors)
+
+
 def test_questions_that_changed_are_named_and_only_the_first_five(tmp_path: Path) -> None:
     old = make_run(tmp_path / "old", [Planned("local", 0.3)], make_questions(6), latency_sample=0)
     for changed, named in (
@@ -286,7 +303,7 @@ def without_place(hit: JudgedHit) -> JudgedHit:
     return msgspec.structs.replace(hit, source=UNPLACED, gold=None, page=None, gain=0)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.2, "worse"), (0.9, "inconclusive")])
+@pytest.mark.parametrize(("share", "verdict"), [(0.2, "worse"), (0.9, "inconclusive"), (1.0, "inconclusive")])
 def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
     tmp_path: Path, share: float, verdict: str
 ) -> None:

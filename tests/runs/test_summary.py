@@ -19,6 +19,7 @@ from branchrank.bench.answering import answer
 from branchrank.io.table import table_csv, text_of
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.run import RunData
+from branchrank.runs.scores import STANDARD
 from branchrank.runs.tables import questions_sheet, summary_sheet
 from branchrank.runs.timings import TOTAL, Timing
 
@@ -82,14 +83,20 @@ def summary_of(run: RunData) -> dict[str, str]:
 def test_the_documented_columns_come_first_in_order() -> None:
     columns = list(summary_of(answered({})))
     assert columns[: len(PROMISED)] == PROMISED
-    assert set(columns[len(PROMISED) :]) >= {
+    more = [
         "strict_MRR@5",
         "strict_nDCG@5",
-        "span_precision",
-        "gold_coverage",
-        "failures",
-        "fallbacks",
-    }
+        "relaxed_MRR@5",
+        "half_hit@1",
+        "full_hit@1",
+        "half_hit@5",
+        "full_hit@5",
+    ]
+    more += ["llm_cached_calls_per_query", "llm_failed_calls_per_query", "span_precision", "gold_coverage"]
+    assert columns[len(PROMISED) :][: len(more)] == more
+    assert {"failures", "fallbacks"} <= set(columns)
+    bounds = [f"{name}_{end}" for name in STANDARD for end in ("low", "high")]
+    assert columns[-len(bounds) - 1 :] == ["gold", *bounds]
 
 
 def test_every_number_matches_a_manual_calculation() -> None:

@@ -60,6 +60,16 @@ def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason(
     assert warning == (f"hybrid: {words}", False)
 
 
+def test_a_predictor_without_any_answer_is_not_compared() -> None:
+    failed = Row(question_id="1", predictor="hybrid", llm="ghost", status="failed", error="gone")
+    for count in (1, 2):
+        (none,) = failures([failed] * count, [ASKING])
+        assert ("so it is not compared" in none.text, none.is_total) == (True, True)
+        (some,) = failures([*[failed] * count, answered(2)], [ASKING])
+        assert ("each counts as a miss" in some.text, some.is_total) == (True, False)
+    assert list(failures([], [ASKING])) == []
+
+
 def test_texts_without_a_place_give_a_warning_and_a_doubt_if_they_are_many() -> None:
     placed = [answered(number) for number in range(38)]
     lost = msgspec.structs.replace(answered(39), missing=1, ambiguous=1)
