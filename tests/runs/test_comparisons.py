@@ -215,6 +215,9 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert (set(local.won), local.lost) == (won, ())
     assert [each.measure for each in local.others] == ["nDCG@5"]
     assert str(local.others[0]).startswith("nDCG@5 0.")
+    for deep in ("R@11", "R@1000"):
+        with pytest.raises(UsageError, match="hits"):
+            Run(new).compare_with(Run(old), measures=deep)
     [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
 

@@ -92,14 +92,17 @@ def test_slices_with_only_one_value_are_left_out() -> None:
         "201 to 800 lines": ["1.md:1", "3.md:1"],
         "over 800 lines": ["2.md:1"],
     }
+    assert list(found["document size"]) == ["up to 200 lines", "201 to 800 lines", "over 800 lines"]
     assert list(found["depth of the gold"]) == ["depth 0", "depth 2", "depth 4 and more"]
 
 
 def test_unanswerable_questions_and_unknown_values_are_in_no_slice() -> None:
     questions = [
-        question(1, 2, "a.md", kind="x"),
-        question(1, 2, "b.md", kind="y"),
+        question(1, 2, "a.md", kind="y"),
+        question(1, 2, "b.md", kind="x"),
         question(1, 2, "c.md"),
         Question(id="u", question="?", answerable=False, kind="z"),
     ]
-    assert slices(questions, {}) == {"kind": {"x": ["a.md:1"], "y": ["b.md:1"]}}
+    found = slices(questions, {})
+    assert found == {"kind": {"x": ["b.md:1"], "y": ["a.md:1"]}}
+    assert list(found["kind"]) == ["x", "y"]

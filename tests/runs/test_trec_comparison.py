@@ -86,6 +86,14 @@ def test_means_and_tests_and_corrections_match_reference_implementations(folder:
         assert {each.clusters for each in found} == {12}  # the query is the unit
 
 
+def test_one_judged_query_is_counted_in_the_singular(tmp_path: Path) -> None:
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"q1 Q0 d1 1 0.5 {name}\n")
+    result = invoke("compare-trec", tmp_path / "qrels.txt", tmp_path / "one", tmp_path / "two", "-m", "AP")
+    assert result.output.startswith("qrels.txt, 1 judged query\n"), result.output
+
+
 def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
     result = invoke("compare-trec", folder / "qrels.txt", *runs(folder), "-m", "AP")
     assert result.exit_code == 0, result.output

@@ -70,6 +70,13 @@ def test_a_predictor_without_any_answer_is_not_compared() -> None:
     assert list(failures([], [ASKING])) == []
 
 
+def test_replaced_texts_are_counted_and_the_first_is_named() -> None:
+    rows = [msgspec.structs.replace(answered(number), altered=number) for number in (2, 3)]
+    (told,) = failures([answered(1), *rows], [ASKING])
+    assert "the text of 5 hits is not the text of the lines, and was replaced" in told.text
+    assert "explain RUN 2`" in told.text
+
+
 def test_texts_without_a_place_give_a_warning_and_a_doubt_if_they_are_many() -> None:
     placed = [answered(number) for number in range(38)]
     lost = msgspec.structs.replace(answered(39), missing=1, ambiguous=1)
