@@ -375,8 +375,8 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Return each value inside nested dicts and lists, with its path."""
-    if not isinstance(value, dict | list):
+    """Return each value inside nested dicts and tuples, with its path."""
+    if not isinstance(value, dict | tuple):
         yield name, value
         return
     for key, part in value.items() if isinstance(value, dict) else enumerate(value, start=1):

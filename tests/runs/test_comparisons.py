@@ -25,6 +25,7 @@ from branchrank.report.writing import write_report
 from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, check_size, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
+from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
@@ -325,3 +326,29 @@ def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
     assert found.excludes_gain is False
     told = markdown(report_content(run))
     assert ("could raise a mean by" in told) == (verdict == "inconclusive")
+
+
+def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn() -> None:
+    """The first text without a place is at this rank, and the gold at the other; 0 is none of them."""
+
+    def row(question: str, unplaced: int, gold: int) -> Row:
+        ranked = []
+        for place in (1, 2):
+            hit = JudgedHit(
+                id=str(place),
+                source="page-0.md",
+                line_start=35,
+                line_end=36,
+                characters=9,
+                score=1.0,
+                gain=0,
+            )
+            found = msgspec.structs.replace(hit, gold=0, page=0, gain=2) if place == gold else hit
+            ranked.append(without_place(found) if place == unplaced else found)
+        missing = 1 if unplaced else msgspec.UNSET
+        return Row(question_id=question, predictor="own", llm="none", hits=tuple(ranked), missing=missing)
+
+    rows = [row("q0000", 1, 2), row("q0001", 2, 1), row("q0002", 2, 0), row("q0003", 0, 2)]
+    run = run_of(rows, make_questions(4))
+    gains = {name: run.scores.unplaced_gain("own", named_measure(name)) for name in ("strict_hit@1", "MRR@5")}
+    assert gains == {"strict_hit@1": 1 / 4, "MRR@5": (1 / 2 + 1 / 2) / 4}

@@ -5,11 +5,12 @@ from pathlib import Path
 import ir_measures
 import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project
+from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.errors import BranchRankError, InputError
 from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import read_qrels
-from branchrank.runs.exchange import read_trec, score_trec
+from branchrank.runs.exchange import export_trec, read_trec, score_trec
 from branchrank.runs.run import load_run
 
 MEASURES = ["Success@1", "Success(rel=2)@1", "RR", "nDCG@10", "nDCG", "R@100", "AP", "P@5", "AP(rel=2)"]
@@ -68,6 +69,23 @@ def test_documents_as_ids(run: Path, tmp_path: Path) -> None:
         assert values["Success@1"] == pytest.approx(relaxed, abs=5e-5)
         keys = [tuple(line.split()[:3:2]) for line in path.read_text().splitlines()]
         assert len(keys) == len(set(keys))
+
+
+def test_each_repeat_has_its_own_run_and_names_that_look_alike_are_kept_apart(tmp_path: Path) -> None:
+    planned = (Planned("asks", 0.5, llm="m"), Planned("a b", 0.5), Planned("a/b", 0.5))
+    made = make_run(tmp_path, planned, make_questions(4), repeats=2, latency_sample=0)
+    names = {path.name for path in export_trec(made, tmp_path / "trec")}
+    assert names == {"qrels.txt", "asks-1.run", "asks-2.run", "a-b.run", "a-b-2.run"}
+    tags = {
+        path.stem: {line.split()[-1] for line in path.read_text().splitlines()}
+        for path in (tmp_path / "trec").glob("*.run")
+    }
+    assert tags == {
+        "asks-1": {"asks-1"},
+        "asks-2": {"asks-2"},
+        "a-b": {"a%20b"},
+        "a-b-2": {"a/b"},
+    }
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -34,6 +34,8 @@ def test_a_branch_that_is_empty_for_most_questions_gives_a_warning() -> None:
     assert list(lost_branches([row(1), row(2), row(3, "a.md@1"), row(4, "a.md@1")], [PREDICTOR], [])) == []
     half = [row(number, *["a.md@1"] * (number > 4)) for number in range(1, 9)]
     assert list(lost_branches(half, [PREDICTOR], [])) == []
+    failed = [msgspec.structs.replace(row(number), status="failed", error="gone") for number in (2, 3)]
+    assert list(lost_branches([row(1, "a.md@1"), *failed], [PREDICTOR], [])) == []
 
 
 def test_fewer_hits_than_the_standard_measures_need_give_a_warning() -> None:
