@@ -71,7 +71,8 @@ def tried(room: str, folder: Path, count: int, seconds: float, seed: int) -> tup
     subprocess.run([*COSMIC_RAY, "init", config, session], **run)
     with closing(sqlite3.connect(session)) as database:
         listed = database.execute(
-            "SELECT job_id, operator_name, module_path, start_pos_row FROM mutation_specs ORDER BY rowid"
+            "SELECT job_id, operator_name, module_path, start_pos_row FROM mutation_specs "
+            "ORDER BY module_path, operator_name, occurrence"
         ).fetchall()
         jobs = [job for job, operator, path, row in listed if not changes_nothing(operator, tree / path, row)]
         kept = set(random.Random(seed).sample(jobs, min(count, len(jobs))))
