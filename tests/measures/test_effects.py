@@ -48,3 +48,4 @@ def test_cohens_d_is_t_divided_by_the_square_root_of_n():
     assert cohens_d(gaps) == pytest.approx(ttest_1samp(gaps, 0).statistic / np.sqrt(40))
     assert cohens_d([0.2]) is None
     assert cohens_d([0.2, 0.2]) is None
+    assert cohens_d([0.1, 0.3]) == pytest.approx(0.2 / np.sqrt(0.02))

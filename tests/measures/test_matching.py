@@ -8,7 +8,7 @@ from support.gold import gold, golds_of, hit, hits_of, question
 from branchrank.corpus.lines import normalize
 from branchrank.measures.matching import Judged, judge, source_cluster, without_excluded
 from branchrank.measures.measures import parse_measure
-from branchrank.records import Question, Span
+from branchrank.records import GoldItem, Question, Span
 
 
 def gains(hits, asked):
@@ -106,6 +106,9 @@ def test_questions_cluster_by_the_source_of_their_first_gold():
     assert source_cluster(question(answerable=False)) != source_cluster(
         Question(id="other", question="?", answerable=False)
     )
+    page, document = gold("a.md"), GoldItem(source_file="a.md", relevance=1)
+    assert source_cluster(question(page, gold_level="file")) == "a.md"
+    assert source_cluster(question(document, gold_level="file")) == "question q"
 
 
 @given(hits_of, golds_of, st.sampled_from(["span", "file"]))

@@ -61,6 +61,13 @@ def test_the_five_verdicts(n, wins, losses, verdict):
     assert found.ci_low <= found.difference <= found.ci_high
 
 
+def test_pages_that_were_not_asked_could_cost_as_much_in_both_directions():
+    better, worse = outcome(100, 20, 3), outcome(100, 3, 20)
+    assert better.unseen == worse.unseen > 0
+    assert (better.rare_losses, better.rare_wins) == (worse.rare_wins, worse.rare_losses)
+    assert better.rare_losses < better.rare_wins
+
+
 def test_a_larger_delta_makes_more_results_equivalent():
     assert outcome(200, 3, 3, delta=0.1).verdict == "equivalent within delta"
     assert outcome(200, 3, 3, delta=0.01).verdict != "equivalent within delta"
