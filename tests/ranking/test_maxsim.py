@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, add_scores, maxsim, quantize
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, add_scores, maxsim, quantize, unit_tokens
 from branchrank.records import Scored
 
 Rows = NDArray[np.float32]
@@ -100,6 +100,14 @@ def test_the_number_of_blas_threads_changes_no_bit() -> None:
         for threads in ("1", "2", "4")
     }
     assert len(printed) == 1
+
+
+@pytest.mark.parametrize(("precision", "error"), [("int8", 0.01), ("fp16", 0.001)])
+def test_stored_tokens_are_unit_vectors_near_their_own(precision: TokenPrecision, error: float) -> None:
+    rows = random_rows(2, 6, 40)
+    found = unit_tokens(quantize(rows, precision))
+    assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(6), abs=1e-6)
+    assert np.abs(found - rows).max() < error
 
 
 def test_a_text_without_tokens_scores_nothing() -> None:
