@@ -152,6 +152,8 @@ def test_only_a_run_of_the_same_plan_is_resumed(finished: Path, tmp_path: Path) 
         assert latest_unfinished(tmp_path / "second", other.plan) is None, change
     alike = msgspec.structs.replace(record, command="another", created="another")
     assert latest_unfinished(tmp_path / "second", alike.plan) == waiting
+    newer = unfinished(tmp_path / "second", finished)
+    assert latest_unfinished(tmp_path / "second", record.plan) == newer
 
 
 def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_being_resumed(

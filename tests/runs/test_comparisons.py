@@ -352,3 +352,32 @@ def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn(
     run = run_of(rows, make_questions(4))
     gains = {name: run.scores.unplaced_gain("own", named_measure(name)) for name in ("strict_hit@1", "MRR@5")}
     assert gains == {"strict_hit@1": 1 / 4, "MRR@5": (1 / 2 + 1 / 2) / 4}
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(1, "equivalent within delta"), (9, "inconclusive")])
+@pytest.mark.parametrize("pipeline", ["local", "other"])
+def test_equivalence_that_unplaced_texts_could_undo_is_withdrawn(
+    tmp_path: Path, lost: int, verdict: str, pipeline: str
+) -> None:
+    arms = (Planned("local", 0), Planned("other", 0))
+    made = make_run(tmp_path, arms, make_questions(90), latency_sample=0, delta=0.1)
+    rows = [
+        msgspec.structs.replace(row, missing=1, hits=tuple(map(without_place, row.hits)))
+        if row.predictor == pipeline and int(row.question_id[1:]) < lost
+        else row
+        for row in made.rows
+    ]
+    # One question each turns, so that the two are not alike.
+    first = {"local": "q0088", "other": "q0089"}
+    rows = [
+        msgspec.structs.replace(
+            row, hits=(msgspec.structs.replace(row.hits[0], gold=0, page=0, gain=2), *row.hits[1:])
+        )
+        if row.question_id == first[row.predictor]
+        else row
+        for row in rows
+    ]
+    [found] = run_of(rows, made.asked, delta=0.1).judgment.comparisons
+    assert (found.wins, found.losses) == (1, 1)
+    assert found.verdict == verdict
+    assert found.unplaced == (pytest.approx(0.1) if lost == 9 else 0)

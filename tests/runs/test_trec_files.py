@@ -76,16 +76,21 @@ def test_each_repeat_has_its_own_run_and_names_that_look_alike_are_kept_apart(tm
     made = make_run(tmp_path, planned, make_questions(4), repeats=2, latency_sample=0)
     names = {path.name for path in export_trec(made, tmp_path / "trec")}
     assert names == {"qrels.txt", "asks-1.run", "asks-2.run", "a-b.run", "a-b-2.run"}
-    tags = {
-        path.stem: {line.split()[-1] for line in path.read_text().splitlines()}
+    lines = {
+        path.stem: [line.split() for line in path.read_text().splitlines()]
         for path in (tmp_path / "trec").glob("*.run")
     }
+    tags = {name: {line[-1] for line in of} for name, of in lines.items()}
     assert tags == {
         "asks-1": {"asks-1"},
         "asks-2": {"asks-2"},
         "a-b": {"a%20b"},
         "a-b-2": {"a/b"},
     }
+    for of in lines.values():
+        for query in {line[0] for line in of}:
+            ranked = [(int(line[3]), float(line[4])) for line in of if line[0] == query]
+            assert ranked == [(place, len(ranked) + 1 - place) for place in range(1, len(ranked) + 1)]
 
 
 def write(path: Path, *lines: str) -> Path:
