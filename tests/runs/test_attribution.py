@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.measures.matching import JudgedHit
-from branchrank.records import UNPLACED, GoldItem, Question, StageTrace
-from branchrank.runs.attribution import Explanation, gold_ranks, lost_at, lost_in, short_id, waterfall
+from branchrank.records import UNPLACED, GoldItem, Question, Span, StageTrace
+from branchrank.runs.attribution import (
+    Explanation,
+    gold_keys,
+    gold_ranks,
+    lost_at,
+    lost_in,
+    short_id,
+    waterfall,
+)
 from branchrank.runs.rows import Row
 
 STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
@@ -128,6 +138,20 @@ def test_an_explanation_lists_what_each_stage_returned() -> None:
 
 def test_gold_can_be_lost_when_chunks_are_grouped_by_document() -> None:
     assert lost_at(("dense", "fusion", "group"), {"dense": 1, "fusion": 1}, found=False) == "group"
+
+
+@pytest.mark.parametrize(("line", "found"), [(1, set()), (2, {"own"}), (3, {"own"}), (4, set())])
+def test_a_quote_without_lines_is_looked_for_in_the_raw_lines_of_a_chunk(line: int, found: set[str]) -> None:
+    lines = ["one", "two", "three", "four"]
+    lines[line - 1] = "[boil](https://kettle.example/temperature)"
+    chunk = SimpleNamespace(id="own", span=Span(source="a.md", line_start=2, line_end=3), text="boil")
+    unplaced = SimpleNamespace(id="group", own_span=None, text="https://kettle.example/temperature")
+    index: Any = SimpleNamespace(
+        chunks=SimpleNamespace(of_sources=lambda sources: [chunk]),
+        tree=SimpleNamespace(of_sources=lambda sources: [unplaced]),
+    )
+    gold = GoldItem(source_file="a.md", answer_quote="https://kettle.example/temperature")
+    assert gold_keys(Question(id="q", question="?", gold=(gold,)), index, lambda _: lines) == found
 
 
 def test_the_best_rank_of_all_gold_keys_is_used() -> None:

@@ -91,15 +91,6 @@ def test_the_gold_is_in_every_section_and_chunk_that_overlaps_its_lines(engine: 
     assert (hit.id, is_strict(hit, gold, question)) == (chunk.id, True)
 
 
-def test_a_quote_without_lines_is_looked_for_in_each_line_of_a_section_and_chunk(engine: Engine) -> None:
-    chunk = spanning(engine)[0]
-    for number in (chunk.line_start, chunk.line_end):
-        line = PAGES[chunk.source].split("\n")[number - 1]
-        gold = GoldItem(source_file=chunk.source, answer_quote=line)
-        keys = gold_keys(Question(id="q", question="?", gold=(gold,)), engine.index, engine.sources.lines)
-        assert chunk.id in keys, line
-
-
 def test_chunks_of_users_name_their_sections(engine: Engine, tmp_path: Path) -> None:
     tree = engine.index.tree
     fields = {"id": "c", "source": "guide/brewing.md", "text": "x"}
