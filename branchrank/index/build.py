@@ -160,16 +160,13 @@ class _Build:
             # To free memory, all following steps read chunks and nodes from the disk.
             contents.chunks.clear()
             contents.nodes.clear()
-            # Each pass over all records maps their file anew, so that the memory of its pages is freed.
-            all_chunks = partial(RecordsFile, generation, CHUNKS, Chunk)
-            all_nodes = partial(RecordsFile, generation, NODES, Node)
-            chunks, nodes = all_chunks(), all_nodes()
+            chunks, nodes = RecordsFile(generation, CHUNKS, Chunk), RecordsFile(generation, NODES, Node)
         with self.timed("tokens"):
             vectors = keep_token_vectors(
                 workspace,
                 embedder,
                 executor,
-                all_chunks(),
+                chunks,
                 (generation / TOKENS, self.settings.token_precision),
                 self.progress,
             )
@@ -181,10 +178,10 @@ class _Build:
             )
         with self.timed("embed"):
             known = contents.adopted, vectors
-            matrix, embedded = embed_chunks(workspace, embedder, executor, all_chunks(), known, self.progress)
+            matrix, embedded = embed_chunks(workspace, embedder, executor, chunks, known, self.progress)
         with self.timed("calibrate"):
             exact = ExactVectors(chunks.ids, matrix)
-            distance = measure_distance(workspace, embedder, exact, all_nodes())
+            distance = measure_distance(workspace, embedder, exact, nodes)
         collection = self.store(generation, contents, exact, nodes)
         of_documents = {document.source: document.digest for document in contents.corpus.documents}
         write_texts(generation, contents.texts)

@@ -127,11 +127,14 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return _Records(self)
 
     def stream(self) -> Iterator[R]:
-        """Yield all records, without caching them."""
-        for start in range(0, len(self), _BLOCK):
-            bounds = self._starts[start : start + _BLOCK + 1].tolist()
-            for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
-                yield self._decoded(self._content[begin:stop], row)
+        """Yield all records, without caching them, and then free the memory of the pages that were read."""
+        try:
+            for start in range(0, len(self), _BLOCK):
+                bounds = self._starts[start : start + _BLOCK + 1].tolist()
+                for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
+                    yield self._decoded(self._content[begin:stop], row)
+        finally:
+            self._content.madvise(mmap.MADV_DONTNEED)
 
     def in_source(self, source: str) -> NDArray[np.int32]:
         """Return the row numbers of a source's records, sorted by first line and then by last line."""

@@ -33,8 +33,9 @@ ties are ordered as in trec_eval.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -96,12 +97,14 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
     )
     written = [output / QRELS_FILE]
     write_text(written[0], qrels)
-    names: Counter[str] = Counter()
+    taken: set[str] = set()
     for (predictor, repeat), ours in runs.items():
         tag = f"{predictor}-{repeat + 1}" if predictor in repeated else predictor
         name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
-        names[name] += 1
-        path = output / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
+        numbered = (f"{name}-{number}" for number in count(2))
+        name = next(each for each in chain([name], numbered) if each not in taken)
+        taken.add(name)
+        path = output / f"{name}.run"
         lines = (
             f"{trec_token(row.question_id)} Q0 {document} {rank} {value:g} {trec_token(tag)}\n"
             for row in ours

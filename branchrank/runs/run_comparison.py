@@ -359,24 +359,30 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     for index in new.indexes:
         if index.name in built and built[index.name] != index.digest:
             yield f"index {index.name}: another build"
-    for section in sorted(old.settings.keys() & new.settings.keys()):
-        before, after = old.settings[section], new.settings[section]
-        for name in after:
-            if before.get(name) != after[name]:
-                yield f"{section}.{name}: {before.get(name)} -> {after[name]}"
+    shared = sorted(old.settings.keys() & new.settings.keys())
+    before, after = (
+        {f"{section}.{name}": value for section in shared for name, value in run.settings[section].items()}
+        for run in (old, new)
+    )
+    yield from _differing(before, after)
     systems = {each.name: each.system for each in old.predictors}
     for each in new.predictors:
         system, section = systems.get(each.name), each.name.replace("-", "_")
         if system and each.system and section not in new.settings:
-            was = dict(_leaves(msgspec.to_builtins(system), each.name))
-            for name, value in _leaves(msgspec.to_builtins(each.system), each.name):
-                if was.get(name) != value:
-                    yield f"{name}: {was.get(name)} -> {value}"
+            was, now = (dict(_leaves(msgspec.to_builtins(of), each.name)) for of in (system, each.system))
+            yield from _differing(was, now)
+
+
+def _differing(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """Describe the values that differ. A value that only one run has is ``None`` in the other."""
+    for name in old | new:
+        if old.get(name) != new.get(name):
+            yield f"{name}: {old.get(name)} -> {new.get(name)}"
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Return each value inside nested dicts and tuples, with its path."""
-    if not isinstance(value, dict | tuple):
+    """Return each value inside nested dicts, lists and tuples, with its path."""
+    if not isinstance(value, dict | list | tuple):
         yield name, value
         return
     for key, part in value.items() if isinstance(value, dict) else enumerate(value, start=1):

@@ -307,11 +307,13 @@ def without_place(hit: JudgedHit) -> JudgedHit:
     return msgspec.structs.replace(hit, source=UNPLACED, gold=None, page=None, gain=0)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.2, "worse"), (0.9, "inconclusive"), (1.0, "inconclusive")])
+@pytest.mark.parametrize(("baseline", "decided"), [("local", "worse"), ("pipeline", "better")])
+@pytest.mark.parametrize(("share", "stands"), [(0.2, True), (0.9, False), (1.0, False)])
 def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
-    tmp_path: Path, share: float, verdict: str
+    tmp_path: Path, share: float, stands: bool, baseline: str, decided: str
 ) -> None:
-    made = make_run(tmp_path, (Planned("local", 0.9), Planned("pipeline", 0.1)), latency_sample=0)
+    arms = (Planned("local", 0.9), Planned("pipeline", 0.1))
+    made = make_run(tmp_path, arms, latency_sample=0, baseline=baseline)
     lost = {f"q{number:04}" for number in range(round(60 * share))}
     rows = [
         msgspec.structs.replace(row, missing=5, hits=tuple(map(without_place, row.hits)))
@@ -319,13 +321,13 @@ def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
         else row
         for row in made.rows
     ]
-    run = run_of(rows, made.asked)
+    run = run_of(rows, made.asked, baseline=baseline)
     [found] = run.judgment.comparisons
-    assert found.verdict == verdict
+    assert found.verdict == (decided if stands else "inconclusive")
     assert bool(found.unplaced)
     assert found.excludes_gain is False
     told = markdown(report_content(run))
-    assert ("could raise a mean by" in told) == (verdict == "inconclusive")
+    assert ("could raise a mean by" in told) == (not stands)
 
 
 def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn() -> None:
@@ -333,7 +335,7 @@ def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn(
 
     def row(question: str, unplaced: int, gold: int) -> Row:
         ranked = []
-        for place in (1, 2):
+        for place in (1, 2, 3):
             hit = JudgedHit(
                 id=str(place),
                 source="page-0.md",
@@ -348,10 +350,16 @@ def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn(
         missing = 1 if unplaced else msgspec.UNSET
         return Row(question_id=question, predictor="own", llm="none", hits=tuple(ranked), missing=missing)
 
-    rows = [row("q0000", 1, 2), row("q0001", 2, 1), row("q0002", 2, 0), row("q0003", 0, 2)]
-    run = run_of(rows, make_questions(4))
+    rows = [
+        row("q0000", 1, 2),
+        row("q0001", 2, 1),
+        row("q0002", 3, 0),
+        row("q0003", 0, 2),
+        row("u0000", 0, 0),
+    ]
+    run = run_of(rows, make_questions(4, unanswerable=1))
     gains = {name: run.scores.unplaced_gain("own", named_measure(name)) for name in ("strict_hit@1", "MRR@5")}
-    assert gains == {"strict_hit@1": 1 / 4, "MRR@5": (1 / 2 + 1 / 2) / 4}
+    assert gains == {"strict_hit@1": 1 / 4, "MRR@5": pytest.approx((1 / 2 + 1 / 3) / 4)}
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(1, "equivalent within delta"), (9, "inconclusive")])

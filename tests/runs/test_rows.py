@@ -140,6 +140,13 @@ def test_a_compressed_file_unpacks_to_a_limit(tmp_path: Path, monkeypatch: pytes
         tracemalloc.stop()
 
 
+def test_a_small_file_may_unpack_to_many_times_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.zst"
+    path.write_bytes(zstandard.compress(b"x" * (1 << 20) + b"\n"))
+    assert 1000 * path.stat().st_size < 1 << 20
+    assert rows_module.read_lines(path) == [b"x" * (1 << 20)]
+
+
 @pytest.mark.parametrize(
     "damage", [b"{}", b"nonsense", b'{"question_id": 3}', b"\xff\xfe", b'{"x": ' + b"[" * 50_000]
 )

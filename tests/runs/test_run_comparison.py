@@ -47,22 +47,21 @@ def test_a_predictor_that_only_one_run_has_is_named() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ({"corpus_digest": "1"}, {"corpus_digest": "2"}, "corpus_digest: 1 -> 2"),
-        ({"top_k": 5}, {"top_k": 10}, "top_k: 5 -> 10"),
-        ({"seed": 2}, {"seed": 1}, "seed: 2 -> 1"),
+        ({"corpus_digest": "1"}, {"corpus_digest": "2"}, ["corpus_digest: 1 -> 2"]),
+        ({"top_k": 5}, {"top_k": 10}, ["top_k: 5 -> 10"]),
+        ({"mode": "both"}, {"mode": "strict"}, ["mode: both -> strict"]),
+        ({"seed": 2}, {"seed": 1}, ["seed: 2 -> 1"]),
         (
-            {"settings": {"fusion": {"k": 60}, "old": {"k": 1}}},
+            {"settings": {"fusion": {"k": 60, "y": [1, 2]}, "old": {"k": 1}}},
             {"settings": {"fusion": {"k": 10, "x": 1}, "new": {}}},
-            ["fusion.k: 60 -> 10", "fusion.x: None -> 1"],
+            ["fusion.k: 60 -> 10", "fusion.y: [1, 2] -> None", "fusion.x: None -> 1"],
         ),
     ],
 )
 def test_each_changed_setting_is_told_with_the_baselines_value_first(
-    old: dict[str, Any], new: dict[str, Any], said: str | list[str]
+    old: dict[str, Any], new: dict[str, Any], said: list[str]
 ) -> None:
-    assert changes(made("a", changes=new), made("a", changes=old)) == (
-        [said] if isinstance(said, str) else said
-    )
+    assert changes(made("a", changes=new), made("a", changes=old)) == said
 
 
 def facts(name: str, digest: str) -> IndexFacts:
@@ -88,14 +87,23 @@ def test_an_index_of_both_runs_that_was_built_again_is_named() -> None:
 
 
 def test_a_changed_part_of_a_system_is_named_with_its_place_from_one() -> None:
-    def of(threshold: float) -> RunData:
-        branches = (Branch(kind="bm25"), Branch(kind="dense", threshold=threshold))
-        record = PredictorRecord(name="own", llm="none", system=System(name="own", branches=branches))
-        return made("own", changes={"predictors": (record,)})
+    def of(*branches: Branch) -> RunData:
+        record = PredictorRecord(name="my-own", llm="none", system=System(name="my-own", branches=branches))
+        return made("my-own", changes={"predictors": (record,)})
 
-    assert changes(of(0.2), of(0.1)) == ["own.branches.2.threshold: 0.1 -> 0.2"]
-    named = made("own", changes={"predictors": of(0.2).record.predictors, "settings": {"own": {"x": 1}}})
-    assert changes(named, of(0.1)) == [], "its own section of settings tells it"
+    bm25 = Branch(kind="bm25", options={"words": ["a", "b"]})
+    far, near = Branch(kind="dense", threshold=0.2), Branch(kind="dense", threshold=0.1)
+    old = of(bm25, near)
+    assert changes(of(bm25, far), old) == ["my-own.branches.2.threshold: 0.1 -> 0.2"]
+    shorter = of(msgspec.structs.replace(bm25, options={"words": ["a"]}), near)
+    assert changes(shorter, old) == ["my-own.branches.1.options.words.2: b -> None"]
+    gone, back = changes(of(bm25), old), changes(old, of(bm25))
+    assert "my-own.branches.2.kind: dense -> None" in gone
+    assert "my-own.branches.2.kind: None -> dense" in back
+    named = made(
+        "my-own", changes={"predictors": of(bm25).record.predictors, "settings": {"my_own": {"x": 1}}}
+    )
+    assert changes(named, old) == [], "its own section of settings tells it"
 
 
 def test_each_figure_is_of_the_right_predictor_of_the_right_run() -> None:
@@ -131,7 +139,7 @@ def test_each_figure_is_of_the_right_predictor_of_the_right_run() -> None:
     compared = compare_runs(second, first, CompareOptions(measures=("relaxed_hit@1", "MRR@5")))
     [pair] = compared.pairs
     found = {each.measure: (each.baseline, each.candidate) for each in pair.others}
-    assert found["relaxed_hit@1"] == (0, 0.5)
+    assert found == {"relaxed_hit@1": (0, 0.5), "MRR@5": (pytest.approx(1 / 3), pytest.approx(2 / 3))}
     assert (pair.won, pair.lost) == (("q0000",), ())
     assert (compared.questions, pair.comparison.n) == (2, 2)
     text = str(compared)

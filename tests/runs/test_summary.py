@@ -207,3 +207,14 @@ def test_a_cell_is_read_back_unchanged_except_for_line_breaks(value: str) -> Non
     plain = value.replace("\r\n", "\n").replace("\r", "\n")
     assert read in (plain, f"'{plain}")
     assert text_of(read) == plain or value.startswith("'")
+
+
+def test_the_hard_set_has_the_questions_that_no_predictor_solves_first() -> None:
+    answers: dict[str, dict[str, object]] = {
+        "a": {"q0": [RIGHT], "q1": [NEAR, RIGHT]},
+        "b": {"q1": [WRONG], "q2": [RIGHT, WRONG]},
+    }
+    rows = [
+        answer(Scripted(name, of, "none"), each, 10) for name, of in answers.items() for each in QUESTIONS
+    ]
+    assert [each.id for each in run_of(rows, QUESTIONS).hard_set] == ["q1", "q3"]

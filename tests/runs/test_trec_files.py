@@ -72,10 +72,10 @@ def test_documents_as_ids(run: Path, tmp_path: Path) -> None:
 
 
 def test_each_repeat_has_its_own_run_and_names_that_look_alike_are_kept_apart(tmp_path: Path) -> None:
-    planned = (Planned("asks", 0.5, llm="m"), Planned("a b", 0.5), Planned("a/b", 0.5))
+    planned = (Planned("asks", 0.5, llm="m"), *(Planned(name, 0.5) for name in ("a b", "a/b", "a-b-2")))
     made = make_run(tmp_path, planned, make_questions(4), repeats=2, latency_sample=0)
     names = {path.name for path in export_trec(made, tmp_path / "trec")}
-    assert names == {"qrels.txt", "asks-1.run", "asks-2.run", "a-b.run", "a-b-2.run"}
+    assert names == {"qrels.txt", "asks-1.run", "asks-2.run", "a-b.run", "a-b-2.run", "a-b-2-2.run"}
     lines = {
         path.stem: [line.split() for line in path.read_text().splitlines()]
         for path in (tmp_path / "trec").glob("*.run")
@@ -86,6 +86,7 @@ def test_each_repeat_has_its_own_run_and_names_that_look_alike_are_kept_apart(tm
         "asks-2": {"asks-2"},
         "a-b": {"a%20b"},
         "a-b-2": {"a/b"},
+        "a-b-2-2": {"a-b-2"},
     }
     for of in lines.values():
         for query in {line[0] for line in of}:

@@ -13,6 +13,7 @@ from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.warnings import avoidable_latency, failures, lost_branches, shallow
+from branchrank.runs.words import plural
 from branchrank.spec import Branch, Rescore, System
 
 PREDICTOR = PredictorRecord(
@@ -67,8 +68,10 @@ def test_a_predictor_without_any_answer_is_not_compared() -> None:
     for count in (1, 2):
         (none,) = failures([failed] * count, [ASKING])
         assert ("so it is not compared" in none.text, none.is_total) == (True, True)
+        assert f"all {plural(count, 'query')} failed, most often with 'gone'" in none.text
         (some,) = failures([*[failed] * count, answered(2)], [ASKING])
         assert ("each counts as a miss" in some.text, some.is_total) == (True, False)
+        assert f"{count} of {count + 1} queries failed" in some.text
     assert list(failures([], [ASKING])) == []
 
 

@@ -21,6 +21,7 @@ from branchrank.runs.words import (
     effect,
     enough_words,
     gap,
+    interval_words,
     margin,
     milliseconds,
     number,
@@ -73,6 +74,14 @@ def test_the_odds_ratio_has_its_interval_or_says_why_not(tmp_path: Path) -> None
         assert told(**{**known, unknown: None}) == f"odds ratio 2 ({FEW_PAGES})"
     assert told(odds_ratio=None) == NOTHING
     assert told(d_z=-0.5) == "d_z −0.50"
+
+
+def test_an_interval_is_told_with_its_level_or_why_there_is_none(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
+    [found] = made.judgment.comparisons
+    known = msgspec.structs.replace(found, ci_low=0.1, ci_high=0.25)
+    assert interval_words(known) == "95% interval: +10.0 to +25.0"
+    assert interval_words(msgspec.structs.replace(known, ci_low=None)) == f"no interval: {FEW_PAGES}"
 
 
 def test_a_mean_time_is_of_all_questions_less_what_another_stage_took() -> None:
