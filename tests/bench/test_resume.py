@@ -153,6 +153,9 @@ def test_only_a_run_of_the_same_plan_is_resumed(finished: Path, tmp_path: Path) 
     alike = msgspec.structs.replace(record, command="another", created="another")
     assert latest_unfinished(tmp_path / "second", alike.plan) == waiting
     newer = unfinished(tmp_path / "second", finished)
+    damaged = tmp_path / "second" / "29990101T000000Z-benchmark-42"
+    damaged.mkdir()
+    (damaged / names.RUN_JSON).write_text("{")
     assert latest_unfinished(tmp_path / "second", record.plan) == newer
 
 
