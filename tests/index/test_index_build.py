@@ -55,6 +55,29 @@ def test_an_index_contains_the_corpus(tmp_path: Path) -> None:
         assert index.bm25_chunks.search("fuse", 1)[0].key.startswith("guide/repair.rst")
 
 
+def resident(path: Path) -> int:
+    """The KiB of a mapped file that are in this process's memory."""
+    kib = mapped = 0
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        name, _, rest = line.partition(" ")
+        if not name.endswith(":"):
+            mapped = line.endswith(f" {path}")
+        elif mapped and name == "Rss:":
+            kib += int(rest.split()[0])
+    return kib
+
+
+def test_a_pass_over_all_records_keeps_no_memory(tmp_path: Path) -> None:
+    with build_index(small_workspace(tmp_path)) as index:
+        path = index.chunks.path.resolve()
+        passing = index.chunks.stream()
+        first = next(passing)
+        assert resident(path) > 0
+        rest = list(passing)
+        assert resident(path) == 0
+        assert [first, *rest] == list(index.chunks.values())
+
+
 def test_the_fixed_names_lead_to_the_default_index(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
