@@ -94,6 +94,20 @@ def test_the_latency_pass_changes_only_the_timings(project: Path, made: Path, tm
     assert {("hybrid", "expansion"), ("local", "embed"), ("pageindex", "total")} <= stages
 
 
+def test_questions_csv_ranks_the_first_overlap_and_the_first_page(project: Path, tmp_path: Path) -> None:
+    gold = {"source_file": "guide/brewing.md", "answer_line_start": 16, "answer_line_end": 16}
+    asked = {"id": "q", "question": "green tea wants degrees, black tea wants degrees; minutes", **gold}
+    questions = write_lines(tmp_path / "questions.jsonl", [asked])
+    made = benchmark(project, "--predictor", "bm25", "--questions", questions, reports=tmp_path / "reports")
+    [row] = json_lines(made / names.ROWS)
+    pages = [hit["source"] == "guide/brewing.md" for hit in row["hits"]]
+    spans = [hit["line_start"] <= 16 <= hit["line_end"] for hit in row["hits"]]
+    first = pages.index(True), [*map(all, zip(pages, spans, strict=True))].index(True)
+    assert first[0] < first[1], "another section of the right page is before the gold"
+    [line] = table(made / names.QUESTIONS_CSV)
+    assert (line["relaxed_rank"], line["strict_rank"]) == tuple(str(place + 1) for place in first)
+
+
 def test_there_is_one_row_per_question_and_predictor(made: Path) -> None:
     rows = json_lines(made / names.ROWS)
     ids = sorted(question["id"] for question in QUESTIONS)

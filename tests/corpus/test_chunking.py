@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.commands import invoke, json_lines
 from tokenizers import Tokenizer
 
 from branchrank.corpus.chunking import chunk_document, token_counter
@@ -51,6 +52,30 @@ def test_blocks_are_packed_up_to_the_target_less_the_breadcrumb() -> None:
     assert result[0].text == f"{number(10)}\n\n{number(10)}"
     one_less = chunks(document(("prose", number(10)), ("prose", number(10))), target=20)
     assert [words(c.text) for c in one_less] == [10, 10], "the breadcrumb takes one of the 20 tokens"
+
+
+def test_a_chunk_holds_exactly_what_its_budget_allows(tmp_path: Path) -> None:
+    """32 tokens, one of them the breadcrumb: 31 words fit, in paragraphs, a group, a block or a line."""
+
+    def tea(count: int, lines: int = 1) -> str:
+        return "\n".join(" ".join(["tea"] * count) for _ in range(lines))
+
+    pages = {
+        "paragraphs.md": (f"{tea(15)}\n\n{tea(15)}", [31]),
+        "introduced.md": (f"{tea(19)}\n\nso\n\n```\n{tea(10, 3)}\n```", [20, 31]),
+        "code.md": (f"{tea(19)}\n\n```\n{tea(10, 3)}\ntea\n```", [20, 31]),
+        "line.md": (tea(61), [1, 31, 30]),
+    }
+    (tmp_path / "docs").mkdir()
+    for name, (text, _) in pages.items():
+        (tmp_path / "docs" / name).write_text(f"# Tea\n\n{text}\n")
+    words_given = ("--data-dir", tmp_path / "data", "--embedder", "none", "--chunk-tokens", 32)
+    result = invoke("index", tmp_path / "docs", *words_given)
+    assert result.exit_code == 0, result.output
+    sizes: dict[str, list[int]] = {name: [] for name in pages}
+    for chunk in json_lines(tmp_path / "data" / "chunks.jsonl"):
+        sizes[chunk["source"]].append(words(chunk["text"]))
+    assert sizes == {name: expected for name, (_, expected) in pages.items()}
 
 
 def test_a_heading_stays_with_what_follows_and_code_with_its_introduction() -> None:

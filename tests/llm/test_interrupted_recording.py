@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import scripted_llm as scripted
-from support.commands import ROOT, json_lines, make_project, program
+from support.commands import QUESTIONS, ROOT, json_lines, make_project, program
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
 #: ``summary.csv`` holds latencies as well, and the latency pass ran.
@@ -72,7 +72,33 @@ def test_the_replay_has_the_bytes_of_the_resumed_recording(tmp_path: Path, resum
         assert (run / name).read_bytes() == (copy / name).read_bytes(), name
 
 
-def terminated(arguments: list[object], project: Path, server: ScriptedLLM) -> Any:
+def test_a_resumed_run_asks_each_missing_repeat_once(tmp_path: Path) -> None:
+    """A failed repeat is the failure of that repeat alone; a finished one is not asked again."""
+    project, repeats = make_project(tmp_path), 3
+    failed, held = repeats + 1, repeats + 2  # the first repeat of the second question, and its second repeat
+
+    def script(chat: Chat, number: int) -> Action:
+        if number == failed:
+            return scripted.fail(500)
+        answer = scripted.ids(chat.entries)
+        return Action(content=answer.content, silent_s=60) if number == held else answer
+
+    with ScriptedLLM(script) as server:
+        words = ("--llm-repeats", repeats, "--latency-sample", 0, "--reports", "repeated")
+        asking = command(server.base_url, *words)
+        assert terminated(asking, project, server, held).returncode == 143
+        [run] = (project / "repeated").iterdir()
+        assert len(json_lines(run / "rows.jsonl")) == failed
+        resumed = program(*asking, cwd=project)
+        assert resumed.returncode == 0, resumed.stderr
+        assert len(server.requests) == repeats * len(QUESTIONS) + 1, "the held call alone was sent twice"
+    rows = json_lines(run / "rows.jsonl")
+    assert len(rows) == repeats * len(QUESTIONS)
+    assert [number for number, row in enumerate(rows, start=1) if row["fallbacks"]] == [failed]
+    assert {call["served_by"] for row in rows for call in row["calls"]} == {"server"}
+
+
+def terminated(arguments: list[object], project: Path, server: ScriptedLLM, held: int = HELD) -> Any:
     """Start the command and end it by SIGTERM while the server holds a call back."""
     process = subprocess.Popen(
         [sys.executable, *map(str, arguments)],
@@ -84,7 +110,7 @@ def terminated(arguments: list[object], project: Path, server: ScriptedLLM) -> A
     )
     with process:
         try:
-            scripted.wait_until(lambda: len(server.requests) >= HELD or process.poll() is not None, 120)
+            scripted.wait_until(lambda: len(server.requests) >= held or process.poll() is not None, 120)
             process.send_signal(signal.SIGTERM)
             output, errors = process.communicate(timeout=60)
         finally:

@@ -204,6 +204,16 @@ def test_a_filter_applies_before_the_ranking(project: Path, make: Make) -> None:
     assert {source for source, _, _ in found} == {"install.rst"}
 
 
+def test_a_filter_applies_before_the_sparse_ranking(project: Path, make: Make) -> None:
+    """More passages than the branch asks for fit the query better, in other documents."""
+    words = "brew profile temperature seconds minutes tea degrees stains vinegar coffee id kettle"
+    flags = (*make("hybrid"), "--filter", "file_path=install.rst", "--top-k", 1)
+    result = retrieve(project, *flags, "--qdrant-fusion-weight", 0, query=words)
+    assert [source for source, _, _ in hits(result)] == ["install.rst"]
+    [hit] = json.loads(result.stdout)["hits"]
+    assert hit["branches"]["qdrant-sparse"]["rank"] == 1
+
+
 def test_the_benchmark_searches_it(project: Path, make: Make, tmp_path: Path) -> None:
     flags = make("hybrid")
     words = (
