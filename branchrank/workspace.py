@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self, get_args
 from branchrank.bench.benchmark import BenchmarkOptions
 from branchrank.bench.plan import plan_from_names
 from branchrank.corpus.locating import Anchor, Locator
-from branchrank.errors import QuestionError, UsageError
+from branchrank.errors import ArtifactError, QuestionError, UsageError
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
@@ -427,8 +427,17 @@ class Workspace(Closing):
 
     @property
     def tree(self) -> Tree:
-        """The PageIndex tree of the index."""
-        return self.index.tree
+        """The PageIndex tree of the index.
+
+        With ``rebuild``, no index is built for it: if none is up to date, the tree is that of the documents.
+        """
+        with self._lock:
+            if self._index is None and self._rebuild:
+                try:
+                    self._index = self._resources.enter_context(open_index(self._folder))
+                except ArtifactError:
+                    return self.tree_tools.of_documents()
+            return self.index.tree
 
     def system(self, name: str | System) -> System:
         """Return the system called ``name``, with the workspace's settings.

@@ -25,9 +25,9 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "calibrate": ("index:calibrate", "Suggest a distance threshold for the embedding model."),
     },
     "Search": {
-        "retrieve": ("search:retrieve", "Search with the local predictor."),
-        "hybrid": ("search:hybrid", "Search with the hybrid predictor."),
-        "search": ("search:search", "Search documents in SQLite: keyword, semantic or hybrid."),
+        "retrieve": ("search:retrieve", "Find passages, with the local or another predictor."),
+        "hybrid": ("search:hybrid", "Find passages, with tree neighbors and LLM reranking."),
+        "search": ("search:search", "Find documents: keyword, semantic or hybrid."),
         "tui": ("search:tui", "Search in a terminal UI."),
         "serve": ("servers:serve", "Serve retrieval over HTTP."),
         "mcp": ("servers:mcp", "Serve the search tools over the Model Context Protocol (MCP)."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from branchrank.cli.terminal import safe
-from branchrank.errors import UsageError
+from branchrank.errors import BranchRankError, UsageError
 from branchrank.settings import PARTS, Setting, settings_of
 
 if TYPE_CHECKING:
@@ -107,9 +108,31 @@ def _settings(name: str) -> Sequence[Setting]:
     return [{each.name: each for each in found}[setting]] if setting else found
 
 
+class SettingOption(click.Option):
+    """The flag of a setting. In ``--help``, its default is the value in the workspace's branchrank.toml."""
+
+    def __init__(self, setting: Setting, *names: Any, **details: Any) -> None:
+        self.setting = setting
+        super().__init__(*names, **details)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the flag and its help text."""
+        from branchrank.index.workspace_folder import CONFIG, read_config
+
+        found, setting = super().get_help_record(ctx), self.setting
+        path = (ctx.params.get("data_dir") or DEFAULT_DATA_DIR) / CONFIG
+        with contextlib.suppress(BranchRankError):  # a command reports the errors of the file, not its help
+            own = read_config(path)[1].get(setting.section, {}).get(setting.name)
+            if found is not None and own is not None:
+                own_default = f" Default: {own} (in {safe(str(path))})."
+                found = found[0], found[1].replace(f" Default: {setting.default}.", own_default)
+        return found
+
+
 def _option(setting: Setting) -> Callable[[F], F]:
     return click.option(
         f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
+        cls=partial(SettingOption, setting),
         type=_click_type(setting),
         is_flag=setting.type is bool,
         multiple=setting.several,
@@ -201,6 +224,7 @@ DATA_DIR = flag(
     "The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
     DEFAULT_DATA_DIR,
     FOLDER,
+    is_eager=True,  # so that --help can read the workspace's settings
 )
 WHERE = flag(
     "--where",

@@ -31,15 +31,14 @@ command.add_command(summarize)
 @DATA_DIR
 @flag("--output", "File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.", kind=FILE)
 def build(data_dir: Path, output: Path | None) -> None:
-    """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
+    """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file.
+
+    The command needs no embedding model. `branchrank index` builds the tree, too.
+    """
     with open_workspace(data_dir) as workspace:
-        if output is None:
-            path, nodes = data_dir / "pageindex" / "nodes.jsonl", len(workspace.tree.nodes)
-        else:
-            made = workspace.tree_tools.build(output)
-            path, nodes = made.path, made.nodes
-            print_notes(made.notes)
-    click.echo(f"{path}: {nodes} nodes")
+        made = workspace.tree_tools.build(output)
+    print_notes(made.notes)
+    click.echo(f"{made.path}: {made.nodes} nodes")
 
 
 @command.command("show")

@@ -14,9 +14,7 @@ import msgspec
 import branchrank
 from branchrank.cli.options import (
     DATA_DIR,
-    DEFAULT_DATA_DIR,
     FILTER,
-    FOLDER,
     FUSION,
     JSON,
     QUIET,
@@ -131,7 +129,7 @@ def query_text(_context: click.Context, _parameter: click.Parameter, text: str |
 #: The argument and the flags that ``retrieve`` and ``hybrid`` share.
 QUERY_OPTIONS = together(
     click.argument("query", required=False, callback=query_text),
-    flag("--data-dir", "The workspace to search.", DEFAULT_DATA_DIR, FOLDER),
+    DATA_DIR,
     flag("--top-k k", "Number of hits.", 5, click.IntRange(1, 1000)),
     FILTER,
     FUSION,
@@ -148,6 +146,10 @@ QUERY_OPTIONS = together(
 def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
     """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
 
+    Use this command for passages, fast and without an LLM, or to try any other predictor. Use
+    `branchrank hybrid` if an LLM should rerank, or if an answer may be in a section next to the one that
+    matches. Use `branchrank search` to find documents, by words and the beginnings of words.
+
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
     with open_workspace(data_dir, quiet=quiet) as workspace:
@@ -160,6 +162,10 @@ def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
 @settings_options("hybrid", "llm", "bm25", "index", "cache")
 def hybrid(data_dir: Path, quiet: bool, no_llm: bool, **given: Any) -> None:
     """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
+
+    Use this command if an LLM should rerank (--hybrid-base-url), or if an answer may be in a section next to
+    the one that matches. Use `branchrank retrieve` for passages without an LLM or with another predictor, and
+    `branchrank search` to find documents, by words and the beginnings of words.
 
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
@@ -188,6 +194,10 @@ def search(
     query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool, quiet: bool, **limits: Any
 ) -> None:
     """Search the workspace for QUERY, and print the best documents with their best chunks.
+
+    Use this command to find documents, by words and the beginnings of words, or by meaning. Use
+    `branchrank retrieve` for the passages that a benchmark measures, and `branchrank hybrid` for passages
+    that an LLM reranks.
 
     The modes semantic and hybrid search the vectors of the index.
     """

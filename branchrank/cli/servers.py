@@ -32,6 +32,7 @@ from branchrank.cli.options import (
 from branchrank.cli.search import open_workspace
 from branchrank.cli.terminal import Command, say
 from branchrank.errors import RunError
+from branchrank.systems.builtin import BUILTIN
 
 if TYPE_CHECKING:
     from branchrank.serve.access import Access
@@ -60,13 +61,10 @@ def address_options(port: int) -> Callable[[F], F]:
     )
 
 
-predictor_option = flag(
-    "--predictor predictors",
-    "Predictor to serve. Requests without a predictor use the first predictor. Repeatable.",
-    ("all",),
-    show_default="all",
-    multiple=True,
-)
+def predictor_option(*default: str) -> Callable[[F], F]:
+    """Return a decorator that adds the flag for the predictors that a server offers."""
+    text = "Predictor to serve. Requests without a predictor use the first predictor. Repeatable."
+    return flag("--predictor predictors", text, default, multiple=True)
 
 
 def _access(host: str, token_file: Path | None, port: int, **allowed: tuple[str, ...]) -> Access:
@@ -88,7 +86,7 @@ def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> No
 
 @click.command("serve", cls=Command)
 @DATA_DIR
-@predictor_option
+@predictor_option("all")
 @address_options(port=8000)
 @flag("--threads", "Number of queries that run in parallel.", 2, click.IntRange(1, 64))
 @flag(
@@ -139,15 +137,16 @@ def _end(number: int, _frame: FrameType | None) -> None:
     "stdio",
     click.Choice(["stdio", "http"]),
 )
-@predictor_option
+@predictor_option(*BUILTIN)
 @address_options(port=8001)
 @QUIET
 @settings_options("grep", "index", "cache")
 def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool, **address: Any) -> None:
     """Serve the tools grep_search, vector_search, hybrid_search, predictor_search and read_file over MCP.
 
-    The tools read only the corpus of the workspace. The flags for addresses and tokens apply only with
-    --transport http, and work as in `branchrank serve`.
+    By default, predictor_search offers every built-in predictor that can run. Those for which an LLM is
+    configured can run only if it answers. The tools read only the corpus of the workspace. The flags for
+    addresses and tokens apply only with --transport http, and work as in `branchrank serve`.
     """
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
     from branchrank.serve.service import Service, Workers

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from branchrank.errors import LLMError, UsageError
+from branchrank.errors import LLMError, MissingDependencyError, UsageError
 from branchrank.records import Retrieval
+from branchrank.systems.branches import branch_kind
 from branchrank.systems.query import read_filters
 from branchrank.systems.search_tools import ToolAnswer
 from branchrank.workspace import Workspace
@@ -44,7 +45,7 @@ class Service:
     """A thread-safe service that answers queries on one workspace with the chosen predictors."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
-        """Check the predictors and their LLM endpoints.
+        """Check the predictors, the packages that they need, and their LLM endpoints.
 
         Raises :class:`UsageError` if no predictor can run.
         """
@@ -53,9 +54,13 @@ class Service:
         ready = []
         for name in workspace.predictor_names(predictors):
             try:
+                for branch in workspace.system(name).searched:
+                    branch_kind(branch.kind).require(workspace.settings)
                 workspace.check_llm(name)
             except (UsageError, LLMError) as error:
                 self.refused[name] = error.message
+            except MissingDependencyError as error:
+                self.refused[name] = f"{error.message}; {error.remedy}"
             else:
                 ready.append(name)
         if not ready:

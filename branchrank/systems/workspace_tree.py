@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.errors import InputError
+from branchrank.errors import InputError, UsageError
+from branchrank.index.generations import NODES, build_lock, replace_link
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.io.files import reading_errors, write_bytes, write_jsonl
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.ledger import Spent
-from branchrank.records import SEED, Record
+from branchrank.records import SEED, Node, Record
 
 if TYPE_CHECKING:
+    from branchrank.corpus.loading import Corpus
     from branchrank.systems.node_summaries import Summarized
     from branchrank.tree.navigate import Tree
+
+
+#: The file in the folder ``pageindex`` that a tree is written to.
+_BUILT = "tree.jsonl"
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
@@ -31,15 +37,49 @@ class WorkspaceTree:
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
 
-    def build(self, output: AnyPath) -> BuiltTree:
-        """Build the tree of the corpus, and write the tree's nodes to the file ``output``."""
-        from branchrank.corpus.loading import load_corpus
+    def build(self, output: AnyPath | None = None) -> BuiltTree:
+        """Build the tree of the corpus without an index, and write its nodes to the file ``output``.
+
+        By default, ``pageindex/nodes.jsonl`` in the workspace leads to the nodes until an index is built.
+        Raises :class:`~branchrank.errors.UsageError` without ``output`` if ``branchrank.toml`` names the
+        user's own nodes.
+        """
+        nodes, notes = self._nodes()
+        path = self._folder.data_dir / NODES if output is None else Path(output)
+        if output is not None:
+            write_jsonl(path, nodes)
+        elif (own := self._folder.given("nodes")) is not None:
+            raise UsageError(f"the workspace's tree is the file {own}", remedy="--output FILE")
+        else:
+            with build_lock(self._folder.data_dir):
+                self._folder.check_links()
+                write_jsonl(path.with_name(_BUILT), nodes)
+                replace_link(path, Path(_BUILT))
+        return BuiltTree(path=path, nodes=len(nodes), notes=notes)
+
+    def of_documents(self) -> Tree:
+        """Return the tree that an index would contain, without building an index.
+
+        It is built from the documents, or read from the user's own nodes that ``branchrank.toml`` names.
+        """
+        from branchrank.index.adopted_files import given_nodes
+        from branchrank.tree.navigate import Tree
+
+        own = self._folder.given("nodes")
+        return Tree(self._nodes()[0]) if own is None else given_nodes(own, self._corpus())
+
+    def _nodes(self) -> tuple[list[Node], tuple[str, ...]]:
+        """Build the nodes of the documents, and return them with notes for the user."""
         from branchrank.tree.build import build_nodes
 
-        corpus = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
+        corpus = self._corpus()
         nodes, notes = build_nodes(corpus.documents, self._folder.corpus_name)
-        write_jsonl(Path(output), nodes)
-        return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
+        return nodes, (*corpus.notes, *notes)
+
+    def _corpus(self) -> Corpus:
+        from branchrank.corpus.loading import load_corpus
+
+        return load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
 
     def load(self, path: AnyPath) -> Tree:
         """Read a tree from a ``nodes.jsonl`` file.
@@ -52,11 +92,9 @@ class WorkspaceTree:
 
     def check(self, tree: Tree) -> list[str]:
         """Check a tree, and return a message about each problem."""
-        from branchrank.corpus.loading import load_corpus
         from branchrank.tree.store import check_nodes
 
-        documents = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude).documents
-        lines = {document.source: document.line_count for document in documents}
+        lines = {document.source: document.line_count for document in self._corpus().documents}
         return check_nodes(list(tree.nodes.values()), lines)
 
     def summarize(
@@ -73,16 +111,13 @@ class WorkspaceTree:
         After an edit of the corpus, only the edited sections and the sections that contain them are
         summarized again.
         """
-        from branchrank.corpus.loading import load_corpus
         from branchrank.llm.session import open_work
         from branchrank.systems.node_summaries import summarize_nodes
-        from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree
 
-        folder = self._folder
-        nodes, _ = build_nodes(load_corpus(folder.corpus_root, folder.exclude).documents, folder.corpus_name)
-        with open_work(folder, base_url, model) as work:
-            result = summarize_nodes(Tree(nodes), work, seed=seed, progress=progress)
+        tree = Tree(self._nodes()[0])
+        with open_work(self._folder, base_url, model) as work:
+            result = summarize_nodes(tree, work, seed=seed, progress=progress)
             spent = work.spent
         write_jsonl(Path(output), list(result.nodes))
         return result, spent

@@ -162,6 +162,52 @@ def test_build_writes_a_tree_elsewhere_and_check_reads_it(project: Path, tmp_pat
     assert "nodes" in ran("pageindex", "build", "--data-dir", project / "data")
 
 
+def test_the_tree_is_built_and_read_without_a_model_or_an_index(tmp_path: Path) -> None:
+    """The workspace's embedder can't be had, so that any embedding would be an error."""
+    write_pages(tmp_path / "docs")
+    data = tmp_path / "data"
+    data.mkdir()
+    config = data / "branchrank.toml"
+    config.write_text('corpus = "../docs"\n[index]\nembedder = "./missing-model"\n')
+    words = ("--data-dir", data)
+    nodes = data / "pageindex" / "nodes.jsonl"
+    for _ in range(2):  # from nothing, and over an earlier tree
+        assert ran("pageindex", "build", *words).startswith(f"{nodes}: ")
+    built = nodes.read_bytes()
+    assert ran("pageindex", "show", *words).startswith("docs")
+    ran("pageindex", "check", *words)
+    ran("pageindex", "export", "guide/brewing.md", tmp_path / "brewing.json", *words)
+    assert not (data / "indexes").exists()
+    assert not (data / "hybrid").exists()
+
+    ran("index", *words, "--embedder", "fake", "--quiet")
+    assert nodes.resolve().is_relative_to(data / "indexes"), "the index's own tree"
+    assert nodes.read_bytes() == built
+    (tmp_path / "docs" / "new.md").write_text("# New page\n\nText.\n")
+    ran("pageindex", "build", *words)
+    assert "New page" in nodes.read_text()
+    assert len(list(data.glob("indexes/*/0*"))) == 1, "no index was built again"
+    ran("index", *words, "--quiet")
+    assert nodes.resolve().is_relative_to(data / "indexes")
+
+
+def test_a_tree_is_not_built_over_the_users_own_nodes(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    words = ("--data-dir", tmp_path / "data")
+    own = tmp_path / "data" / "pageindex" / "nodes.jsonl"
+    ran("index", tmp_path / "docs", *words, "--embedder", "none", "--quiet")
+    content = own.read_bytes()
+    own.unlink()
+    own.write_bytes(content)
+    ran("index", *words, "--nodes", own, "--quiet")
+    result = invoke("pageindex", "build", *words)
+    assert result.exit_code == 2
+    assert "--output" in result.stderr
+    assert not own.is_symlink()
+    assert own.read_bytes() == content
+    assert "Brewing" in ran("pageindex", "show", *words)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [("line_end", 999, "999"), ("parent_id", "nobody", "nobody"), ("own_line_end", 1, "")],

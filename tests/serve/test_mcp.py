@@ -24,6 +24,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access, access_for
 from branchrank.serve.mcp import mcp_application, mcp_server
 from branchrank.serve.service import Service, Workers
+from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.search_tools import SearchTools
 
 CANARY = "canary-5f1d"
@@ -104,6 +105,25 @@ async def test_tools_work_over_stdio(data_dir: Path, tools: SearchTools) -> None
     )
     async with Client(command, read_timeout_seconds=30) as client:
         await check_tools(client, tools)
+
+
+async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path) -> None:
+    """The LLM of pageindex does not answer, and the package of qdrant is not installed."""
+    hidden = "import sys; sys.modules['qdrant_edge'] = None; from branchrank.cli.main import main; main()"
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-c", hidden, "mcp", "--data-dir", str(data_dir)],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    async with Client(command, read_timeout_seconds=30) as client:
+        [tool] = [each for each in (await client.list_tools()).tools if each.name == "predictor_search"]
+        offered = re.search(r"Systems: (.+)\.", tool.description or "")
+        assert offered is not None
+        assert set(offered[1].split(", ")) == {*BUILTIN} - {"pageindex", "qdrant"}
+        result = await client.call_tool("predictor_search", {"query": "cache", "predictor": "bm25"})
+        assert not result.is_error
+        refused = await client.call_tool("predictor_search", {"query": "cache", "predictor": "qdrant"})
+        assert "pip install" in text(refused)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
