@@ -111,7 +111,7 @@ def _settings(name: str) -> Sequence[Setting]:
 class SettingOption(click.Option):
     """The flag of a setting. In ``--help``, its default is the value in the workspace's branchrank.toml."""
 
-    def __init__(self, setting: Setting, *names: Any, **details: Any) -> None:
+    def __init__(self, *names: Any, setting: Setting, **details: Any) -> None:
         self.setting = setting
         super().__init__(*names, **details)
 
@@ -132,7 +132,8 @@ class SettingOption(click.Option):
 def _option(setting: Setting) -> Callable[[F], F]:
     return click.option(
         f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
-        cls=partial(SettingOption, setting),
+        cls=SettingOption,
+        setting=setting,
         type=_click_type(setting),
         is_flag=setting.type is bool,
         multiple=setting.several,

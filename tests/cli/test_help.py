@@ -173,14 +173,14 @@ def test_help_shows_the_defaults_of_the_workspace(tmp_path: Path, monkeypatch: p
         (tmp_path / name / "branchrank.toml").write_text(config)
 
     def default(*words: str) -> str:
-        shown = " ".join(invoke(*words, "--help").output.split())
-        found = re.search(r"--embedder TEXT .*? Default: (.*?\)?)\.(?= -|$)", shown)
+        shown = "".join(invoke(*words, "--help").output.split())  # lines are also broken within words
+        found = re.search(r"--embedderTEXT.*?Default:(.*?\)?)\.(?=-|$)", shown)
         assert found is not None, shown
         return found[1]
 
     for command in ("retrieve", "search", "calibrate"):
-        assert default(command) == "all-MiniLM-L6-v2 (in data/branchrank.toml)"
-        assert default(command, "--data-dir", "other") == "fake:16 (in other/branchrank.toml)"
+        assert default(command) == "all-MiniLM-L6-v2(indata/branchrank.toml)"
+        assert default(command, "--data-dir", "other") == "fake:16(inother/branchrank.toml)"
         assert default(command, "--data-dir", "none").startswith(IndexSettings().embedder)
     (tmp_path / "data" / "branchrank.toml").write_text("[index")
     assert default("retrieve") == IndexSettings().embedder
