@@ -1,5 +1,8 @@
 """The Sphinx configuration with which `make docs` builds these pages into build/docs."""
 
+import re
+from typing import Any
+
 import branchrank
 
 project = "BranchRank"
@@ -21,3 +24,21 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 80
+
+
+def add_toctrees(_app: object, docname: str, source: list[str]) -> None:
+    """Append a hidden toctree to ``index.md`` for each row of its table of all pages.
+
+    On a code host, readers see the table, and a toctree would be a block of raw text.
+    """
+    if docname != "index":
+        return
+    _, _, pages = source[0].partition("\n## All pages\n")
+    for caption, links in re.findall(r"(?m)^\| ([^|]+) \| (\[.+) \|$", pages):
+        names = "\n".join(re.findall(r"\]\((.+?)\.md\)", links))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```\n"
+
+
+def setup(app: Any) -> None:
+    """Connect the toctrees to the build."""
+    app.connect("source-read", add_toctrees)
