@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 
-import httpx
+import httpx2
 import pytest
 from support.loopback import RawServer, says
 
@@ -32,7 +32,7 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], RawServer]]:
 
 def ask(url: str, *, deadline_s: float = 20.0, limit_bytes: int = 1000) -> bytes:
     headers = {"Authorization": f"Bearer {SECRET}"}
-    return send(url, b'{"query": 1}', headers=headers, deadline_s=deadline_s, limit_bytes=limit_bytes)
+    return send(url, {"query": 1}, headers=headers, deadline_s=deadline_s, limit_bytes=limit_bytes)
 
 
 def test_a_body_is_sent_and_the_answer_returned(serve) -> None:
@@ -43,7 +43,7 @@ def test_a_body_is_sent_and_the_answer_returned(serve) -> None:
     assert f"Host: 127.0.0.1:{server.port}\r\n" in sent
     assert f"Authorization: Bearer {SECRET}\r\n" in sent
     assert "Content-Type: application/json\r\n" in sent
-    assert sent.endswith('\r\n\r\n{"query": 1}')
+    assert sent.endswith('\r\n\r\n{"query":1}')
     assert send(server.url, headers={}, deadline_s=20, limit_bytes=10) == b"ok"
     assert server.requests[1].startswith(b"GET /retrieve HTTP/1.1\r\n")
 
@@ -59,7 +59,7 @@ def test_the_deadline_covers_the_whole_answer(serve, start: bytes, piece: bytes)
         server.drip(connection, piece)
 
     server = serve(answer)
-    with pytest.raises(httpx.TimeoutException, match=r"0\.3 s"):
+    with pytest.raises(httpx2.TimeoutException, match=r"0\.3 s"):
         ask(server.url, deadline_s=0.3, limit_bytes=10**6)
 
 
@@ -85,7 +85,7 @@ def test_a_compressed_answer_is_not_unpacked(serve) -> None:
 def test_any_status_but_2xx_is_an_error_and_no_redirect_is_followed(serve, status: int) -> None:
     target = serve(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
     head = f"HTTP/1.1 {status} Because\r\nLocation: {target.url}\r\nRetry-After: 7\r\n"
-    with pytest.raises(httpx.HTTPStatusError, match=f"HTTP {status} Because") as caught:
+    with pytest.raises(httpx2.HTTPStatusError, match=f"HTTP {status} Because") as caught:
         ask(serve(says(head.encode() + b"Content-Length: 4\r\n\r\nbody")).url)
     answer = caught.value.response
     assert (answer.status_code, answer.content, answer.headers["retry-after"]) == (status, b"body", "7")
@@ -93,7 +93,7 @@ def test_any_status_but_2xx_is_an_error_and_no_redirect_is_followed(serve, statu
 
 
 def test_the_reason_of_an_error_can_be_printed(serve) -> None:
-    with pytest.raises(httpx.HTTPStatusError, match=r"^HTTP 500 31mred$"):
+    with pytest.raises(httpx2.HTTPStatusError, match=r"^HTTP 500 31mred$"):
         ask(serve(says(b"HTTP/1.1 500 \x9b31mred\r\n\r\n")).url)
 
 
@@ -103,7 +103,7 @@ def test_the_body_of_an_error_is_read_up_to_its_limit(serve) -> None:
         while True:
             connection.sendall(b"x" * 4096)
 
-    with pytest.raises(httpx.HTTPStatusError) as caught:
+    with pytest.raises(httpx2.HTTPStatusError) as caught:
         ask(serve(endless).url)
     assert len(caught.value.response.content) == ERROR_BODY_BYTES
 
@@ -112,7 +112,7 @@ def test_the_body_of_an_error_is_read_up_to_its_limit(serve) -> None:
         server.drip(connection, b"x")
 
     server = serve(dripping)
-    with pytest.raises(httpx.HTTPStatusError) as caught:
+    with pytest.raises(httpx2.HTTPStatusError) as caught:
         ask(server.url, deadline_s=0.3)
     assert set(caught.value.response.content) == set(b"x")
 
@@ -130,7 +130,7 @@ def test_a_dropped_connection_differs_from_a_refused_one(serve, answer: bytes) -
 def test_a_refused_connection_is_an_error() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        with pytest.raises(httpx.ConnectError, match="refused"):
+        with pytest.raises(httpx2.ConnectError, match="refused"):
             ask(f"http://127.0.0.1:{unused.getsockname()[1]}/")
 
 
@@ -138,18 +138,18 @@ def test_a_refused_connection_is_an_error() -> None:
     "url", ["http://127.0.0.1:1/a b", "http://127.0.0.1:1/caf\xe9", "ftp://127.0.0.1:1/", "http://a..b/"]
 )
 def test_a_url_that_cannot_be_sent_is_an_error(url: str) -> None:
-    with pytest.raises(httpx.ConnectError):
+    with pytest.raises(httpx2.ConnectError):
         ask(url)
 
 
 def test_no_error_holds_a_credential(serve) -> None:
     urls = [serve(says(b"HTTP/1.1 401 No\r\n\r\n")).url, serve(says(b"")).url, "http://127.0.0.1:1/"]
     for url in urls:
-        with pytest.raises(httpx.HTTPError) as caught:
+        with pytest.raises(httpx2.HTTPError) as caught:
             send(url, headers={"Authorization": f"Bearer {SECRET}"}, deadline_s=5, limit_bytes=10)
         assert SECRET not in repr(caught.value)
         assert caught.value.__cause__ is None
-    with pytest.raises(httpx.ConnectError) as refused:
+    with pytest.raises(httpx2.ConnectError) as refused:
         send(urls[0], headers={"Authorization": f"Bearer {SECRET}\r\nX: y"}, deadline_s=5, limit_bytes=10)
     assert SECRET not in str(refused.value)
 
@@ -165,10 +165,10 @@ def test_the_environments_proxy_is_used_except_for_loopback(serve, monkeypatch: 
     assert b"POST http://search.invalid/retrieve HTTP/1.1" in proxy.requests[0]
     assert b"Proxy-Authorization: Basic" in proxy.requests[0]
     monkeypatch.setenv("no_proxy", "search.invalid")
-    with pytest.raises(httpx.ConnectError):
+    with pytest.raises(httpx2.ConnectError):
         ask("http://search.invalid/retrieve")
     monkeypatch.setenv("http_proxy", f"socks5://me:{SECRET}@127.0.0.1:{proxy.port}")
-    with pytest.raises(httpx.ConnectError, match="is not an http:// or https:// URL") as caught:
+    with pytest.raises(httpx2.ConnectError, match="is not an http:// or https:// URL") as caught:
         ask("http://other.invalid/retrieve")
     assert SECRET not in str(caught.value)
 
@@ -179,7 +179,7 @@ def test_a_request_leaves_no_connection_open(serve) -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     for _ in range(5):
         ask(server.url)
-        with pytest.raises(httpx.HTTPError):
+        with pytest.raises(httpx2.HTTPError):
             ask("http://127.0.0.1:1/")
     after = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     # The server may not have closed its side of the last connection yet.

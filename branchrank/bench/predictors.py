@@ -348,12 +348,12 @@ class ApiPredictor(Untraced):
         Raises :class:`UsageError` if the endpoint does not return a valid answer. A server error (5xx) is
         ignored, because other queries may succeed.
         """
-        from branchrank.io.http import HttpError, StatusError
+        from httpx2 import HTTPError, HTTPStatusError
 
         try:
             self._answer("documentation", 1)
-        except (HttpError, *NOT_JSON) as error:
-            if isinstance(error, StatusError) and error.response.status_code >= 500:
+        except (HTTPError, *NOT_JSON) as error:
+            if isinstance(error, HTTPStatusError) and error.response.status_code >= 500:
                 return
             raise UsageError(
                 f"--api-endpoint {bare_url(self.endpoint)}: {error}",
@@ -362,12 +362,12 @@ class ApiPredictor(Untraced):
 
     def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
         """Post the query. Raises :class:`BranchRankError` if the answer is missing or invalid."""
-        from branchrank.io.http import HttpError
+        from httpx2 import HTTPError
 
         shown = bare_url(self.endpoint)
         try:
             answer = self._answer(question.question, k)
-        except (HttpError, *NOT_JSON) as error:
+        except (HTTPError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
             return [_checked(hit) for hit in answer], ()
@@ -375,18 +375,14 @@ class ApiPredictor(Untraced):
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
 
     def _answer(self, query: str, top_k: int) -> list[Hit | Passage]:
-        """Post one query and return the hits; raises ``HttpError`` or an error in ``NOT_JSON``."""
+        """Post one query and return the hits; raises ``HTTPError`` or an error in ``NOT_JSON``."""
         from branchrank.io.http import send
 
         body = {"query": encodable(query), "top_k": top_k} | (
             {"predictor": self.target} if self.target else {}
         )
         content = send(
-            self.endpoint,
-            msgspec.json.encode(body),
-            headers=self.headers,
-            deadline_s=self.timeout_s,
-            limit_bytes=_LARGEST_ANSWER,
+            self.endpoint, body, headers=self.headers, deadline_s=self.timeout_s, limit_bytes=_LARGEST_ANSWER
         )
         read: list[Hit | Passage] = []
         for hit in msgspec.json.decode(content, type=_ApiAnswer).hits:

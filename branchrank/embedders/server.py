@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,6 +33,9 @@ from branchrank.io.files import NOT_JSON
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, encodable, url_to_show
 from branchrank.records import Record
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 T = TypeVar("T")
 
@@ -163,7 +166,7 @@ class ServerEmbedder(ABC):
         :class:`ModelError` if the request fails or the response can't be decoded.
         """
         url = f"{self.endpoint.url}{path}"
-        content = self._answered(url, None if body is None else msgspec.json.encode(body))
+        content = self._answered(url, body)
         try:
             return msgspec.json.decode(content, type=answer)
         except NOT_JSON as error:
@@ -172,31 +175,40 @@ class ServerEmbedder(ABC):
                 remedy="check that --embedding-url is the URL of an embedding server",
             ) from None
 
-    def _answered(self, url: str, body: bytes | None) -> bytes:
-        """Return the body of the first successful response, after up to two retries."""
-        from branchrank.io.http import LOST, HttpError, StatusError, retry_after, send
+    @property
+    def _failures(self) -> type[Exception]:
+        """The base class of the errors that :meth:`_sent` raises."""
+        import httpx2
+
+        return httpx2.HTTPError
+
+    def _sent(self, url: str, body: object) -> bytes:
+        """Send one request, and return the response."""
+        from branchrank.io.http import send
 
         headers = {"Authorization": self.endpoint.authorization} if self.endpoint.authorization else {}
+        return send(url, body, headers=headers, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER)
+
+    def _answered(self, url: str, body: object) -> bytes:
+        """Return the body of the first successful response, after up to two retries."""
+        from branchrank.io.http import LOST, retry_after
+
         for wait in (*RETRY_WAITS, None):
             try:
-                return send(url, body, headers=headers, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER)
-            except StatusError as error:
-                status = error.response.status_code
-                if status in _RETRIED and wait is not None:
-                    asked = retry_after(error.response.headers)
+                return self._sent(url, body)
+            except self._failures as error:
+                response, cause = getattr(error, "response", None), error.__cause__ or error
+                lost = isinstance(cause, LOST) if response is None else response.status_code in _RETRIED
+                if lost and wait is not None:
+                    asked = None if response is None else retry_after(response.headers)
                     time.sleep(wait if asked is None else min(asked, _LONGEST_WAIT))
                     continue
-                shown = self._readable(error.response.content) or error.response.reason_phrase
-                remedy = self._remedies.get(status, "check the log of the embedding server")
-                raise ModelError(f"{url} answered {status}: {shown}", remedy=remedy) from None
-            except HttpError as error:
-                if isinstance(error, LOST) and wait is not None:
-                    time.sleep(wait)
-                    continue
-                raise ModelError(
-                    f"no answer from {url}: {error}",
-                    remedy="start the embedding server, or correct --embedding-url",
-                ) from None
+                if response is None:
+                    remedy = "start the embedding server, or correct --embedding-url"
+                    raise ModelError(f"no answer from {url}: {cause}", remedy=remedy) from None
+                shown = self._readable(response.content) or response.reason_phrase
+                remedy = self._remedies.get(response.status_code, "check the log of the embedding server")
+                raise ModelError(f"{url} answered {response.status_code}: {shown}", remedy=remedy) from None
         raise AssertionError("unreachable, because the last attempt returns a response or raises an error")
 
     def _readable(self, content: bytes) -> str:
@@ -249,8 +261,8 @@ class OpenAIEmbedder(ServerEmbedder):
                 f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
                 remedy="use --embedding-url, or set OPENAI_API_KEY",
             )
-        has_path = self.endpoint.url.partition("://")[2].count("/") > 0
-        self._path = "/embeddings" if has_path else "/v1/embeddings"
+        if "/" not in self.endpoint.url.partition("://")[2]:
+            self.endpoint.url += "/v1"
 
     def describe(self) -> tuple[str, int]:
         """Return an empty revision and the model's token limit, which depends on the model's name."""
@@ -259,11 +271,32 @@ class OpenAIEmbedder(ServerEmbedder):
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
-        data = sorted(self.ask(self._path, body, _OpenAIAnswer).data, key=lambda item: item.index)
+        data = sorted(self.ask("/embeddings", body, _OpenAIAnswer).data, key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
             numbers = [item.index for item in data][:40]
             raise self._invalid(f"vectors for texts numbered {numbers} instead of 0 to {len(texts) - 1}")
         return [item.embedding for item in data]
+
+    @cached_property
+    def _sdk(self) -> OpenAI:
+        from branchrank.io.http import BoundedTransport, open_sdk
+
+        transport = BoundedTransport(self.endpoint.url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER)
+        return open_sdk(self.endpoint, transport)
+
+    @property
+    def _failures(self) -> type[Exception]:
+        import openai
+
+        return openai.APIError
+
+    def _sent(self, url: str, body: object) -> bytes:
+        """Send one request with the ``openai`` package, and return the response."""
+        import httpx2
+
+        # An embedder is never closed, so no connection stays open after a request.
+        options: Any = {"headers": {"Connection": "close"}}
+        return self._sdk.post("/embeddings", cast_to=httpx2.Response, body=body, options=options).content
 
 
 class OllamaEmbedder(ServerEmbedder):

@@ -2,9 +2,9 @@
 
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
    environment variable, the variable is set only during the call that reads the variable.
-2. Importing rich (which httpx imports) draws random numbers from :mod:`random`, and the first use of tqdm
-   sets multiprocessing's start method. BranchRank restores the state of :mod:`random` and the start method
-   afterwards.
+2. Importing rich (which httpx, Chroma and qdrant-client import) draws random numbers from :mod:`random`, and
+   the first use of tqdm sets multiprocessing's start method. BranchRank restores the state of :mod:`random`
+   and the start method afterwards.
 3. A worker process inherits the environment variables, import path and working directory of the command.
    Worker processes always set PyTorch's number of threads. A process that is not a worker sets PyTorch's
    number of threads only if ``[engine] threads`` is set.
@@ -97,7 +97,8 @@ def set_torch_threads(count: int) -> None:
 def imported(module: str, package: str, *, purpose: str, extra: str) -> Any:
     """Import a module. Raises :class:`MissingDependencyError` if its package is not installed."""
     try:
-        return importlib.import_module(module)
+        with preserved_random_state():
+            return importlib.import_module(module)
     except ImportError as error:
         raise MissingDependencyError(package, purpose=purpose, extra=extra) from error
 

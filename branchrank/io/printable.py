@@ -63,7 +63,7 @@ _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=
 _URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
-_CHATTY_LOGGERS = ("httpx", "httpcore")
+_CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 _KEY_VARIABLES = (
     "BRANCHRANK_LLM_KEY",
     "OPENAI_API_KEY",
@@ -160,12 +160,14 @@ def url_to_keep(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """Split a URL into its scheme, host, path, query and fragment.
+    """Split a URL into its scheme, host, port, path, query and fragment.
 
-    If the URL can't be parsed (for example, ``http://[h``), all parts are empty.
+    If the URL can't be parsed (for example, ``http://[h`` or ``http://h:x``), all parts are empty.
     """
     try:
-        return urlsplit(url)
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError for a port that is not a number
+        return parts
     except ValueError:
         return urlsplit("")
 
@@ -204,7 +206,7 @@ def url_secrets(text: str) -> set[str]:
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
     """Install log filters that remove API keys from the log messages of the HTTP libraries.
 
-    The filters are needed because httpx logs whole URLs at level INFO. Return a function that uninstalls the
+    The filters are needed because httpx2 logs whole URLs at level INFO. Return a function that uninstalls the
     filters.
     """
 

@@ -1,4 +1,4 @@
-"""The LLM client, which calls any OpenAI-compatible endpoint.
+"""The LLM client, which uses the ``openai`` package to call any OpenAI-compatible endpoint.
 
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
@@ -7,7 +7,7 @@
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
-   and by the deadline.
+   and by the deadline. The ``openai`` package makes no retries of its own, so every attempt is counted.
 4. Redirects are not followed. API keys are removed from all text that the server returns.
 5. A call fails if the body of a completion or a model list is larger than 8 MiB, or is compressed
    (:mod:`branchrank.io.http`).
@@ -24,7 +24,6 @@ import msgspec
 
 from branchrank.errors import LLMError
 from branchrank.io import Closing
-from branchrank.io.environment import preserved_random_state
 from branchrank.io.files import NOT_JSON
 from branchrank.io.keys import Endpoint
 from branchrank.io.printable import Redactor, guard_logs
@@ -88,10 +87,7 @@ class ChatClient(Closing):
         redact: Callable[[str], str] | None = None,
         first_wait_s: float = 0.5,
     ) -> None:
-        with preserved_random_state():
-            import httpx
-
-        from branchrank.io.http import BoundedTransport
+        from branchrank.io.http import BoundedTransport, open_sdk
 
         self.endpoint = endpoint
         self.model = model
@@ -104,9 +100,7 @@ class ChatClient(Closing):
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._running: set[threading.Event] = set()
         self._transport = BoundedTransport(endpoint.url, limit_bytes=_LARGEST_BODY)
-        self._http = httpx.Client(
-            base_url=endpoint.url, params=endpoint.query, transport=self._transport, trust_env=False
-        )
+        self._sdk = open_sdk(endpoint, self._transport)
         self._end_guard = guard_logs(self._redact)
 
     def complete(self, request: LLMRequest) -> CallResult:
@@ -132,7 +126,7 @@ class ChatClient(Closing):
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds. Raises
         :class:`LLMError` if the endpoint rejects the key.
         """
-        response = self._sent("GET", "/models", _PROBE_S)
+        response = self._sent(self._sdk.get, "/models", _PROBE_S)
         if response.status in (401, 403):
             raise LLMError(
                 f"the LLM endpoint {self.endpoint.url} rejects the key with HTTP {response.status}",
@@ -162,7 +156,7 @@ class ChatClient(Closing):
     def close(self) -> None:
         """Cancel all running calls and close the connections."""
         self.cancel()
-        self._http.close()
+        self._sdk.close()
         self._end_guard()
 
     def _attempts(self, request: LLMRequest, deadline: float, interrupted: threading.Event) -> CallResult:
@@ -181,7 +175,7 @@ class ChatClient(Closing):
                 return failure
             attempt += 1
             left = max(0.001, deadline - time.monotonic())
-            response = self._sent("POST", "/chat/completions", left, self._body(request, asked))
+            response = self._sent(self._sdk.post, "/chat/completions", left, body=self._body(request, asked))
             if interrupted.is_set():
                 return _failed(INTERRUPTED)
             if response.fault == "timeout":
@@ -230,23 +224,23 @@ class ChatClient(Closing):
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
         return body
 
-    def _sent(self, method: str, path: str, timeout: float, body: dict[str, Any] | None = None) -> Response:
+    def _sent(self, call: Callable[..., Any], path: str, timeout: float, **body: Any) -> Response:
         """Send one request and return the response, whatever its status."""
-        import httpx
+        import httpx2
+        import openai
 
         from branchrank.io.http import OversizedError, retry_after
 
-        headers = {"Accept": "application/json"}
-        if self.endpoint.authorization:
-            headers["Authorization"] = self.endpoint.authorization
         try:
-            answer = self._http.request(method, path, json=body, headers=headers, timeout=timeout)
-        except httpx.TimeoutException:
+            # The raw response is read, because servers deviate from the types of the package.
+            answer = call(path, cast_to=httpx2.Response, options={"timeout": timeout}, **body)
+        except openai.APIStatusError as error:
+            answer = error.response
+        except openai.APITimeoutError:
             return Response(0, fault="timeout")
-        except OversizedError:
-            return Response(0, fault="oversized reply")
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-            return Response(0, fault="connection")
+        except (openai.APIConnectionError, ValueError) as error:
+            oversized = isinstance(error.__cause__, OversizedError)
+            return Response(0, fault="oversized reply" if oversized else "connection")
         return Response(answer.status_code, answer.content, retry_after(answer.headers))
 
 

@@ -309,16 +309,13 @@ def connect(location: Location) -> Any:
     if isinstance(location, Path):
         # Chroma caches open databases by path, so the path must not depend on the working directory.
         return chromadb.PersistentClient(path=str(location.absolute()), settings=settings)
-    from branchrank.io.http import BoundedTransport, send
+    from branchrank.io.http import HttpxTransport, send
 
     parts = split_url(location)
-    try:
-        port = parts.port or (443 if parts.scheme == "https" else 8000)
-    except ValueError:
-        port = 0
+    port = parts.port or (443 if parts.scheme == "https" else 8000)
     host = parts.hostname or ""
     named = host and not parts.username and parts.path in ("", "/") and not parts.query
-    if parts.scheme not in ("http", "https") or not named or not port:
+    if parts.scheme not in ("http", "https") or not named:
         raise UsageError(
             f"--chroma-url {url_to_show(location)!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
@@ -328,12 +325,10 @@ def connect(location: Location) -> Any:
     send(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
     with temporary_environment(NO_PROXY="*", no_proxy="*"):
         client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
-    import httpx
-
     for server in _servers(client):
         unbounded = server._session
-        transport = BoundedTransport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
-        server._session = httpx.Client(transport=transport, trust_env=False, headers=unbounded.headers)
+        transport = HttpxTransport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
+        server._session = type(unbounded)(transport=transport, trust_env=False, headers=unbounded.headers)
         unbounded.close()
     return client
 

@@ -169,7 +169,7 @@ def connect(url: str) -> Any:
             remedy="use --qdrant-url http://HOST:PORT",
         )
     key = key_for("QDRANT", url, os.environ)
-    from branchrank.io.http import BoundedTransport
+    from branchrank.io.http import HttpxTransport
 
     qdrant_client = client_module()
     with warnings.catch_warnings():
@@ -183,5 +183,5 @@ def connect(url: str) -> Any:
             timeout=TIMEOUT_S,
             check_compatibility=False,
             trust_env=False,
-            transport=BoundedTransport(url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER),
+            transport=HttpxTransport(url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER),
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from support import scripted_llm as scripted
 from support.commands import invoke, json_lines, make_project, table
@@ -124,7 +124,7 @@ def test_a_server_with_the_fallback_answers_and_is_marked(service: Service) -> N
     service.warm_up()
     workers = Workers(1, 8)
     with running(application(service, workers, Access())) as server:
-        response = httpx.post(f"{server.url}/retrieve", json={"query": QUESTION, "top_k": 3})
+        response = httpx2.post(f"{server.url}/retrieve", json={"query": QUESTION, "top_k": 3})
     assert response.status_code == 200
     answer: dict[str, Any] = response.json()
     assert answer["fallbacks"] == [MARK]

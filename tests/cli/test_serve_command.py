@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner
 from support.scripted_llm import Action, Chat, ScriptedLLM, fail, first_shown
@@ -57,7 +57,7 @@ def start(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_shuts_down_the_server_cleanly(data_dir: Path, number: int, code: int) -> None:
     process, url, said = start(data_dir, "--port", "0")
-    answer = httpx.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})
+    answer = httpx2.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})
     assert answer.json()["predictor"] == "local"
     assert url.startswith("http://127.0.0.1:")
     assert any("pageindex" in line and "hybrid" in line for line in said), "both without an LLM"
@@ -95,7 +95,7 @@ def test_aborted_and_invalid_requests_are_not_logged(data_dir: Path, verb: str, 
                 if is_reset:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     try:
-        with httpx.stream("GET", f"{url.removesuffix(path)}{path}", timeout=5) as answer:
+        with httpx2.stream("GET", f"{url.removesuffix(path)}{path}", timeout=5) as answer:
             assert answer.status_code == 405, "no stream that would hold up the shutdown"
             process.terminate()
     finally:
@@ -106,8 +106,8 @@ def test_aborted_and_invalid_requests_are_not_logged(data_dir: Path, verb: str, 
 def test_a_token_from_the_environment_is_required(data_dir: Path) -> None:
     process, url, said = start(data_dir, "--port", "0", "--predictor", "sqlite", BRANCHRANK_TOKEN=TOKEN)
     try:
-        assert httpx.get(f"{url}/health").status_code == 401
-        allowed = httpx.get(f"{url}/health", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert httpx2.get(f"{url}/health").status_code == 401
+        allowed = httpx2.get(f"{url}/health", headers={"Authorization": f"Bearer {TOKEN}"})
         assert allowed.json()["predictors"] == ["sqlite"]
         assert TOKEN not in "".join(said) + allowed.text
     finally:
@@ -128,12 +128,12 @@ def test_an_llm_predictor_answers_and_its_failures_leak_nothing(data_dir: Path) 
             data_dir, "--port", "0", "--predictor", "hybrid", *flags, BRANCHRANK_LLM_KEY=key
         )
         try:
-            answer = httpx.post(f"{url}/retrieve", json={"query": "clear the cache"}).json()
+            answer = httpx2.post(f"{url}/retrieve", json={"query": "clear the cache"}).json()
             assert answer["fallbacks"] == []
             assert llm.requests[0].headers["authorization"] == f"Bearer {key}"
             assert answer["hits"]
             broken = True
-            answer = httpx.post(f"{url}/retrieve", json={"query": "retry a request"})
+            answer = httpx2.post(f"{url}/retrieve", json={"query": "retry a request"})
             assert answer.json()["fallbacks"] == ["rerank: http 500"]
             assert answer.json()["hits"]
             for secret in (key, "someone", llm.base_url):

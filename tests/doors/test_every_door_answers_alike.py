@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
+import httpx2
 import pytest
 from mcp import Client
 from support.commands import invoke, json_lines, write_lines
@@ -91,7 +91,7 @@ def place(hit: dict) -> Place:
 
 def test_http(service: Service, questions: list[str], library: Answers) -> None:
     workers = Workers(2, 64)
-    with running(application(service, workers, Access())) as server, httpx.Client(timeout=120) as client:
+    with running(application(service, workers, Access())) as server, httpx2.Client(timeout=120) as client:
         for name in PREDICTORS:
             for question, expected in zip(questions, library[name], strict=True):
                 asked = {"query": question, "top_k": K, "predictor": name}

@@ -192,6 +192,19 @@ def test_a_key_is_sent_only_to_its_own_host(server: EmbeddingServer, monkeypatch
     assert authorizations(server) == {None}
 
 
+def test_the_openai_package_adds_no_header(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"Host: {CANARY}\nX-Secret: {CANARY}")
+    client("openai", server.url).embed_query("x")
+    sent = {"host", "connection", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
+    for _, headers, body in server.requests:
+        assert headers.keys() == sent
+        assert (headers["connection"], headers["accept-encoding"]) == ("close", "identity")
+        assert CANARY not in str(headers)
+        assert body.keys() == {"model", "input", "encoding_format"}
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("BRANCHRANK_EMBEDDING_KEY_HOST", "127.0.0.1"), ("BRANCHRANK_INDEX_EMBEDDING_URL", "URL")],

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from support import scripted_llm as scripted
+from support.commands import program
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 
-from branchrank.errors import LLMError
+from branchrank.errors import LLMError, UsageError
 from branchrank.io.keys import Endpoint
 from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message, Usage
@@ -298,16 +300,66 @@ def test_cancel_interrupts_a_call(serve: Call) -> None:
     assert caught[0].outcome == "interrupted"
 
 
-def test_no_header_from_the_environment_is_sent(serve: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-environment-openai")
-    monkeypatch.setenv("OPENAI_ORG_ID", "org-environment")
-    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-environment")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: environment-header")
-    server, client = serve(always(scripted.say("x")))
-    client.complete(request())
+#: Variables that the ``openai`` package reads, and what must stay out of a request.
+SDK_VARIABLES = {
+    "OPENAI_API_KEY": "sk-environment-openai",
+    "OPENAI_ADMIN_KEY": "sk-environment-admin",
+    "OPENAI_ORG_ID": "org-environment",
+    "OPENAI_PROJECT_ID": "project-environment",
+    "OPENAI_BASE_URL": "http://environment.invalid/v1",
+    "OPENAI_CUSTOM_HEADERS": "Host: environment\nAuthorization: environment\nX-Secret: environment",
+}
+SENT = {"host", "connection", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
+
+
+@pytest.mark.parametrize("key", ["", "own-key-1"])
+def test_no_header_of_the_environment_or_the_machine_is_sent(
+    serve: Call, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    for name, value in SDK_VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    server, client = serve(always(scripted.say("x")), key=key)
+    assert client.complete(request()).outcome == "ok"
     headers = server.requests[0].headers
-    assert "authorization" not in headers
+    assert headers.keys() == SENT | ({"authorization"} if key else set())
+    assert headers.get("authorization", "Bearer ") == f"Bearer {key}"
+    assert headers["host"] == server.base_url.split("/")[2]
+    assert headers["accept"] == headers["content-type"] == "application/json"
+    assert headers["accept-encoding"] == "identity"
+    assert headers["user-agent"].startswith("OpenAI/Python")
     assert "environment" not in str(headers)
+
+
+def test_a_log_level_for_the_sdk_in_the_environment_writes_nothing(tmp_path: Path) -> None:
+    """In a fresh process, because the package reads the variable when it is imported."""
+    code = (
+        "import logging\n"
+        "from branchrank.io.keys import Endpoint\n"
+        "from branchrank.llm.client import ChatClient, UnreachableError\n"
+        "from branchrank.settings import LLMSettings\n"
+        "with ChatClient(Endpoint('http://127.0.0.1:9/v1'), 'm', LLMSettings()) as client:\n"
+        "    try:\n"
+        "        client.probe()\n"
+        "    except UnreachableError:\n"
+        "        print(logging.root.handlers, logging.getLogger('openai').level)\n"
+    )
+    done = program("-c", code, cwd=tmp_path, environment={"OPENAI_LOG": "debug"}, fresh=True)
+    assert (done.stdout, done.stderr) == ("[] 0\n", "")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h:x/v1", "http://h:99999/v1", "http://256.1.1.1/v1", "http://h\x01/v1"]
+)
+def test_a_url_that_cannot_be_used_is_reported(url: str) -> None:
+    with pytest.raises(UsageError, match="is not") as caught:
+        ChatClient(Endpoint(url), "m", LLMSettings())
+    assert "127.0.0.1" in caught.value.remedy
+
+
+def test_a_parameter_without_a_value_is_sent(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), url=lambda server: f"{server.base_url}?a=&b=1%2B")
+    client.complete(request())
+    assert server.requests[0].path == "/v1/chat/completions?a=&b=1%2B"
 
 
 def test_probe_lists_models_and_reports_an_unreachable_endpoint(serve: Call) -> None:

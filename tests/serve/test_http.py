@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from support.http_server import Running, asking, eventually, post, running
@@ -61,7 +61,7 @@ def test_health_lists_the_predictors_and_shows_no_path(
     index = service.workspace.index
     local = msgspec.structs.replace(index.manifest.embedder, model="/home/someone/models/small")
     monkeypatch.setattr(index, "manifest", msgspec.structs.replace(index.manifest, embedder=local))
-    health = msgspec.json.decode(httpx.get(f"{server.url}/health").content, type=Health)
+    health = msgspec.json.decode(httpx2.get(f"{server.url}/health").content, type=Health)
     assert health.status == "ok"
     assert health.predictors == service.predictors
     assert "LLM" in health.refused["pageindex"]
@@ -103,7 +103,7 @@ def test_a_cross_site_form_post_is_refused(server: Running, media_type: str) -> 
     [("GET", "/", 404), ("GET", "/retrieve", 405), ("POST", "/health", 405), ("GET", "/docs", 404)],
 )
 def test_wrong_routes_are_refused(server: Running, method: str, path: str, status: int) -> None:
-    answer = httpx.request(method, server.url + path)
+    answer = httpx2.request(method, server.url + path)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == "wrong_route"
 
@@ -211,5 +211,5 @@ def test_every_route_requires_the_token(service: Service, workers: Workers) -> N
             assert error(answer) == (401, "no_token")
             assert answer[1]["www-authenticate"] == "Bearer"
         assert server.send(post(asking(), Authorization=f"Bearer {TOKEN}"))[0] == 200
-        schema = httpx.get(f"{server.url}/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+        schema = httpx2.get(f"{server.url}/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
         assert schema["security"] == [{"token": []}]

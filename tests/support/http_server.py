@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
@@ -17,7 +17,7 @@ from branchrank.serve.server import http_server, listen
 
 TIMEOUT_S = 20.0
 #: Opening a client reads all of the system's certificates; this one reads none and keeps no connection.
-CLIENT = httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0))
+CLIENT = httpx2.Client(verify=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
 class Running:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import httpx
+import httpx2
 import pytest
 from redis import Redis
 from support import scripted_llm as scripted
@@ -307,7 +307,7 @@ def _serve(place: Place, *flags: str) -> None:
             said += line
         url = said.split()[-1].decode()
         token = {"Authorization": f"Bearer {place.secrets['BRANCHRANK_TOKEN']}"}
-        with httpx.Client(trust_env=False, headers=token, timeout=60) as client:
+        with httpx2.Client(trust_env=False, headers=token, timeout=60) as client:
             for number in range(4):
                 if number == 3:
                     place.embeddings.script += [lambda body: _refusal(place.embeddings)]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from support.axe import violations
 from support.chromium import Chromium, needs_chromium
@@ -59,7 +59,7 @@ def body_of(shown: Any, folder: Path, label: str = "yes", passage: int = 0, **mo
     return {**given, **places, **more}
 
 
-def give(server: Running, body: dict[str, Any], **headers: str | None) -> httpx.Response:
+def give(server: Running, body: dict[str, Any], **headers: str | None) -> httpx2.Response:
     sent = {"origin": server.url, "authorization": f"Bearer {TOKEN}", **headers}
     kept = {name.replace("_", "-"): value for name, value in sent.items() if value is not None}
     return CLIENT.post(f"{server.url}/api/labels", json=body, headers=kept)

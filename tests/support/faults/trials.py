@@ -33,7 +33,7 @@ from support.faults.scenarios import SCENARIOS, Outcome, Scenario, last_run, mak
 KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
 #: What is named at random in a path, and the plots, which one function writes.
 _RANDOM = re.compile(r"(?<=plots/)[\w.-]+|[0-9a-f]{12,}|\d{8}T\d{6}Z|(?<=tmp)[a-z0-9_]{8}|\d+")
-_OF_LOOPS = ("anyio", "httpcore", "httpx", "sniffio")
+_OF_LOOPS = ("anyio", "httpcore", "httpx", "openai", "sniffio")
 #: Longer is a hang.
 DEADLINE_S = 120
 
