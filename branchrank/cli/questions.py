@@ -14,7 +14,7 @@ from branchrank.cli.labeling import agreement, generate, label, show_lines
 from branchrank.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, flag, switch
 from branchrank.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.cli.terminal import Command, Group, safe, say
-from branchrank.errors import BranchRankError, MissingDependencyError, QuestionError, UsageError
+from branchrank.errors import BranchRankError, QuestionError, UsageError
 from branchrank.questions.anchoring import gold_repair, new_question, typed_span
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.records import SEED, GoldItem, Question, Span
@@ -115,11 +115,6 @@ def _given_gold(
         return gold
     if not on_terminal():
         raise UsageError("without a terminal, the question and its gold must be given as flags", remedy=FLAGS)
-    try:
-        import branchrank.serve.tui  # noqa: F401 - the terminal UI is an extra
-    except MissingDependencyError as error:
-        error.remedy += f", or add {FLAGS}"
-        raise
     return None
 
 

@@ -272,8 +272,6 @@ def tui(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     The search modes are grep, vector and hybrid. The mode hybrid fuses the results of grep and vector, and
     takes separate keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
     """
-    import branchrank.serve.tui  # noqa: F401 - report a missing extra before any other problem
-
     if not on_terminal():
         raise UsageError(
             "the terminal UI needs a terminal, but the input or output is not one",

@@ -101,7 +101,7 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
         else:
             skipped.append(found)
     if not files:
-        raise without_documents(root, code=any(skip.why == _CODE_LEFT_OUT for skip in skipped))
+        raise without_documents(root, skipped)
     notes = sorted(f"{skip.source!a}: skipped because {skip.reason}" for skip in skipped if skip.reason)
     return Discovery(
         files=tuple(sorted(files, key=lambda file: file.source)),
@@ -196,13 +196,13 @@ def examine(root: Path, source: str) -> CorpusFile | Skip:
     return Skip(source, reason)
 
 
-def without_documents(root: Path, code: bool = False) -> CorpusError:
-    """Return the error for a corpus that contains no documents. ``code`` is whether it has source code."""
+def without_documents(root: Path, skipped: Collection[Skip] = ()) -> CorpusError:
+    """Return the error for a corpus that contains no documents, but perhaps other files."""
     known = ", ".join(suffix for suffix in suffixes() if suffix not in GRAMMARS)
     return CorpusError(
-        f"the corpus {root} contains no documents ({known})",
+        "; ".join((f"the corpus {root} contains no documents ({known})", *_summary(0, skipped))),
         remedy=f"to index its source code: branchrank index {shlex.quote(str(root))} --code"
-        if code
+        if any(skip.why == _CODE_LEFT_OUT for skip in skipped)
         else "give a folder that contains documents, and check `exclude` in branchrank.toml",
     )
 

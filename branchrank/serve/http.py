@@ -2,8 +2,7 @@
 
 The record classes in this module define the requests and responses, and the OpenAPI description contains the
 JSON schemas of these classes. Retrievals run in a small thread pool. If the pool's queue is full, the server
-responds with status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not
-installed.
+responds with status 503.
 """
 
 from __future__ import annotations
@@ -13,23 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
 from msgspec import Meta
+from starlette.exceptions import HTTPException
 
 from branchrank import __version__
-from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.errors import BranchRankError
 from branchrank.io.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
 from branchrank.serve.server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.serve.service import QueueFullError, RequestRefused, Service, Workers
 from branchrank.systems.query import FILTER_KEYS
-
-try:
-    from fastapi import FastAPI, Request, Response
-    from fastapi.openapi.utils import get_openapi
-    from starlette.exceptions import HTTPException
-except ImportError:
-    raise MissingDependencyError("fastapi", extra="serve", purpose="serving over HTTP") from None
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100

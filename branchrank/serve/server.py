@@ -18,22 +18,18 @@ import asyncio
 import contextlib
 import socket
 
+import h11
 import msgspec
+import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from branchrank.errors import MissingDependencyError, UsageError
+from branchrank.errors import UsageError
 from branchrank.records import Record
 from branchrank.serve.access import Access, bracketed
-
-try:
-    import h11
-    import uvicorn
-    from starlette.datastructures import Headers, MutableHeaders
-    from starlette.middleware.cors import CORSMiddleware
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-except ImportError:
-    raise MissingDependencyError("uvicorn", extra="serve", purpose="serving over HTTP") from None
 
 BODY_LIMIT = 1024 * 1024
 BODY_DEADLINE_S = 10.0

@@ -6,8 +6,6 @@
 3. Text from documents is made printable and is never interpreted as markup.
 4. Only the visible lines of a source file are rendered, so that a file of any length opens immediately. The
    line numbers stay in place when the text is scrolled horizontally.
-
-Importing this module raises :class:`MissingDependencyError` if Textual is not installed.
 """
 
 from __future__ import annotations
@@ -16,29 +14,26 @@ import time
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from branchrank.errors import BranchRankError, MissingDependencyError
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.text import Text
+from textual import on, work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
+from textual.widgets.option_list import Option
+from textual.worker import get_current_worker
+
+from branchrank.errors import BranchRankError
 from branchrank.io.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.searches import Searches, preview, why
 from branchrank.systems.search_tools import Found
-
-try:
-    from rich.cells import cell_len
-    from rich.segment import Segment
-    from rich.text import Text
-    from textual import on, work
-    from textual.app import App, ComposeResult
-    from textual.binding import Binding, BindingType
-    from textual.containers import Horizontal, Vertical
-    from textual.content import Content
-    from textual.geometry import Size
-    from textual.scroll_view import ScrollView
-    from textual.strip import Strip
-    from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
-    from textual.widgets.option_list import Option
-    from textual.worker import get_current_worker
-except ImportError:
-    raise MissingDependencyError("textual", extra="tui", purpose="the terminal UI") from None
 
 LOG_LINES = 500
 QUERY_CHARACTERS = 10_240

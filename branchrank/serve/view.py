@@ -19,8 +19,13 @@ from threading import Thread
 from typing import Any
 
 import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from branchrank.errors import BranchRankError, MissingDependencyError, UsageError
+from branchrank.errors import BranchRankError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import NOT_JSON, read_beneath
 from branchrank.io.printable import safe
@@ -31,15 +36,6 @@ from branchrank.serve.view_documents import Documents
 from branchrank.serve.view_labels import GivenLabel, LabelDesk
 from branchrank.serve.view_questions import Filters, QuestionLists
 from branchrank.serve.view_runs import REPORTS, RunList, compared, trends
-
-try:
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-except ImportError:
-    raise MissingDependencyError("starlette", extra="serve", purpose="the local page") from None
 
 HOST = "127.0.0.1"
 #: The page's files, with their package and media type.

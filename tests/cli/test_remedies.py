@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from support.commands import every_command, invoke
+from support.commands import ROOT, every_command, invoke, make_project
+from support.extras import EXTRAS, declared, printed, write_documents
 
 from branchrank.cli.help import remedy_for
+from branchrank.corpus import reading
+from branchrank.errors import MissingDependencyError
 
 UNREACHABLE = (
     "start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
@@ -52,3 +57,39 @@ def test_a_folder_that_is_not_a_workspace_is_refused_with_the_command_that_makes
     assert f"fix: branchrank init FOLDER --data-dir {folder}" in result.stderr
     assert "building" not in result.stderr
     assert not folder.exists()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_project(tmp_path_factory.mktemp("extras"))
+    write_documents(folder)
+    return folder
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_command_without_its_extra_prints_the_command_that_installs_it(
+    extra: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, words = EXTRAS[extra]
+    monkeypatch.chdir(project)
+    for name in [module, *(each for each in sys.modules if each.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "branchrank.serve.mcp", raising=False)
+    reading._missing_extra.cache_clear()
+    done = invoke(*words.split())
+    reading._missing_extra.cache_clear()
+    assert printed(done.output) == declared(extra), done.output
+    assert done.exit_code == (3 if extra in ("pdf", "code") else 5)
+
+
+def test_every_extra_is_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert EXTRAS.keys() == project["optional-dependencies"].keys() - {"all", "bench", "dev", "docs"}
+
+
+@pytest.mark.parametrize(("pip", "command"), [(object(), "pip install"), (None, "uv pip install")])
+def test_the_install_command_is_one_that_the_environment_has(
+    pip: object, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: pip)
+    assert MissingDependencyError("redis", purpose="x", extra="redis").remedy == f'{command} "redis>=5"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import struct
@@ -174,32 +173,3 @@ def test_when_no_predictor_can_be_served_the_server_does_not_start(data_dir: Pat
     code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
     assert code == 2
     assert "nonsense" in said
-
-
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-
-
-@pytest.mark.parametrize(
-    ("package", "requirements", "arguments"),
-    [
-        ("fastapi", '"fastapi>=0.115" "uvicorn>=0.34"', ("serve",)),
-        ("uvicorn", '"fastapi>=0.115" "uvicorn>=0.34"', ("serve",)),
-        ("mcp", '"mcp<3,>=2"', ("mcp",)),
-        ("mcp", '"mcp<3,>=2"', ("mcp", "--transport", "http")),
-        ("textual", '"textual>=3"', ("tui",)),
-    ],
-)
-def test_without_the_extra_the_install_command_is_shown(
-    package: str, requirements: str, arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "from branchrank.cli.main import main\n"
-        f"main([*{arguments!r}, '--data-dir', {str(tmp_path)!r}])"
-    )
-    result = python(code)
-    assert result.returncode == 5, result.stderr
-    assert f"fix: pip install {requirements}\n" in result.stderr
-    assert re.search(rf"needs the package '{package}'", result.stderr)
-    assert "Traceback" not in result.stderr

@@ -110,4 +110,4 @@ def test_an_unknown_or_incomplete_dataset_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     result = invoke("beir", "run", f"ir:{TINY}")
     assert result.exit_code == 5
-    assert 'fix: pip install "ir-datasets>=0.6"' in result.stderr
+    assert 'pip install "ir-datasets>=0.6"' in result.stderr

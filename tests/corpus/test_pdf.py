@@ -225,7 +225,7 @@ def test_without_the_extra_the_files_are_counted_with_the_command_that_installs_
     (tmp_path / "tea.pdf").write_bytes(pdf(PAGES))
     (tmp_path / "a.md").write_text("# Tea\n")
     (note,) = discover(tmp_path).notes
-    assert note.startswith("indexed 1; skipped 1: 1 .pdf (pip install ")
+    assert note.replace("uv ", "").startswith("indexed 1; skipped 1: 1 .pdf (pip install ")
     assert "pypdfium2" in note
 
 
@@ -254,7 +254,7 @@ def test_without_the_extra_the_index_is_stale(
     indexed: WorkspaceFolder, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue("no_library")
-    with pytest.raises(ArtifactError, match=r"tea\.pdf can't be read \(pip install "):
+    with pytest.raises(ArtifactError, match=r"tea\.pdf can't be read \((uv )?pip install "):
         open_index(indexed)
 
 

@@ -323,5 +323,5 @@ def test_without_pytorch_the_install_command_is_shown_before_a_download(
         "index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "nomic-ai/CodeRankEmbed"
     )
     assert done.exit_code == 5
-    assert 'fix: pip install "torch' in done.stderr
+    assert 'pip install "torch' in done.stderr
     assert hub.paths == []

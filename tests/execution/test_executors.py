@@ -60,7 +60,7 @@ def test_an_error_keeps_its_type_and_its_place(executor: Executor, tmp_path: Pat
     with pytest.raises(MissingDependencyError) as raised:
         list(executor.map(SquareTask(tmp_path, script={1: "package"}), SHARDS))
     assert raised.value.exit_code == 5
-    assert raised.value.remedy.startswith("pip install ")
+    assert "pip install " in raised.value.remedy
     assert list(executor.map(SquareTask(tmp_path), SHARDS)) == SQUARES
 
 
