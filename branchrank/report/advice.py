@@ -191,10 +191,10 @@ def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> s
         return "choose other limits, or measure other systems"
     if not measured:
         return "measure the latency of every system (--latency-sample), or choose other limits"
-    first = min((each for each in undecided if each.enough), key=beyond_corpus, default=None)
+    first = min(undecided, key=lambda each: (beyond_corpus(each), not each.enough), default=None)
     if first is not None and beyond_corpus(first):
         return f"{first.candidate} vs {first.baseline}: {deciding(first)}; {way_on(first)}"
-    if first is not None:
+    if first is not None and first.enough:
         return (
             f"compare {first.candidate} with {first.baseline} on {enough_words(first)}: "
             f"branchrank benchmark --data-dir {run.record.data_dir} "

@@ -6,6 +6,7 @@ import re
 from math import isinf
 
 from branchrank.measures.comparison import Comparison
+from branchrank.measures.power import MOST_QUESTIONS
 from branchrank.runs.scores import Estimate
 
 NOTHING = "–"
@@ -209,7 +210,12 @@ def open_question(comparison: Comparison) -> str:
 
 
 def deciding(comparison: Comparison) -> str:
-    """Say how many questions would decide a comparison, or return "" if that is unknown."""
+    """Say how many questions would decide a comparison, or return "" if that is unknown.
+
+    If the corpus has too few pages for so many questions, say that instead.
+    """
+    if beyond_corpus(comparison):
+        return f"the corpus has too few pages ({comparison.documents:,}) to decide"
     needed = enough_words(comparison)
     if not needed:
         return ""
@@ -225,19 +231,25 @@ def enough_words(comparison: Comparison) -> str:
     if comparison.enough is None:
         return ""
     questions, pages = comparison.enough
-    limit = f" (the corpus has {comparison.documents:,})" if beyond_corpus(comparison) else ""
-    return f"about {questions:,} questions on {pages:,} pages{limit}"
+    return f"about {questions:,} questions on {pages:,} pages"
 
 
 def beyond_corpus(comparison: Comparison) -> bool:
-    """Whether the questions that would decide a comparison need more pages than the corpus has."""
-    return comparison.enough is not None and 0 < comparison.documents < comparison.enough[1]
+    """Whether more pages than the corpus has are needed to decide a comparison."""
+    if comparison.enough:
+        pages = comparison.enough[1]
+    else:
+        questions = comparison.n if comparison.ci_low is None else MOST_QUESTIONS
+        pages = questions * comparison.clusters // comparison.n + 1
+    return 0 < comparison.documents < pages and not comparison.unplaced
 
 
 def way_on(comparison: Comparison) -> str:
-    """Say how to get the questions that would decide a comparison, or what to do if most pages have some."""
-    if beyond_corpus(comparison) and 2 * comparison.clusters >= comparison.documents:
-        return "without more pages, choose by cost"
+    """Say how to get the questions that would decide a comparison, or how to choose without them."""
+    if beyond_corpus(comparison):
+        most = 2 * comparison.clusters >= comparison.documents
+        others = "" if most else "; questions on its other pages narrow the interval"
+        return f"choose by cost{others}"
     return "write them with `branchrank questions add`, or try `branchrank questions mine`"
 
 

@@ -31,31 +31,32 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
     verdict = next(line for line in lines if line.startswith("Inconclusive"))
     assert len(verdict.split()) <= 30
     place = lines.index("next:")
-    decides = re.fullmatch(
-        r"  hybrid vs local: (about [\d,]+ questions on \d+ pages) would decide", lines[place + 1]
+    needs = re.fullmatch(
+        r"  hybrid vs local: (about [\d,]+ questions on (\d+) pages would decide)", lines[place + 1]
     )
-    assert decides
+    assert needs
     written = made.directory / "run.json"
     record = json.loads(written.read_text())
     index = {
         **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
         **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
     }
-    short, write = "without more pages, choose by cost", lines[place + 2].strip()
-    sparse = int(decides[1].split()[-2]) - 1
+    sparse = int(needs[2]) - 1
     assert sparse > 2 * 60, "the questions are on 60 pages"
-    for documents, more, way in (
-        (30, " (the corpus has 30)", short),
-        (sparse, f" (the corpus has {sparse})", write),
-        (100_000, "", write),
+    few = "the corpus has too few pages ({}) to decide"
+    for documents, settled, way in (
+        (30, few.format(30), "choose by cost"),
+        (sparse, few.format(sparse), "choose by cost; questions on its other pages narrow the interval"),
+        (100_000, "", lines[place + 2].strip()),
     ):
         written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
-        line = f"\n  hybrid vs local: {decides[1]}{more} would decide\n  {way}\n"
-        assert line in invoke("show", "latest").stdout
+        shown = invoke("show", "latest").stdout
+        assert f"\n  hybrid vs local: {settled or needs[1]}\n  {way}\n" in shown
+        assert ("would decide" in shown) == (not settled)
         _, *opened, last = re.split(r"\n  (?:open|next): ", invoke("advise", made.directory).stdout)
         assert len(opened) == 2
-        assert all(("(the corpus has " in each) == bool(more) for each in opened)
-        assert last.endswith(f"{more} would decide; {way}\n" if more else " --questions FILE\n")
+        assert all((settled in each and "would decide" not in each) == bool(settled) for each in opened)
+        assert last.endswith(f"{settled}; {way}\n" if settled else " --questions FILE\n")
     written.write_text(json.dumps(record))
     for line in lines[place + 3 : -1]:
         assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
@@ -64,7 +65,7 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
     assert invoke("report", "latest").exit_code == 0
     texts = [invoke(*words).stdout for words in (("power", "--run", "latest"), ("compare", "latest"))]
     texts.append((made.directory / "report.md").read_text(encoding="utf-8"))
-    assert all(decides[1] in text.replace("About", "about") for text in texts)
+    assert all(needs[1] in text.replace("About", "about") for text in texts)
     more = invoke("show", "latest", "--verbose").stdout
     assert "half hit@5" not in done.stdout
     assert "half hit@5" in more

@@ -144,10 +144,15 @@ def test_what_an_open_comparison_needs_is_told(tmp_path: Path) -> None:
         needing(100, mde=None)
     )
     beyond = needing(100, documents=99)
-    assert enough_words(beyond) == "about 1,200 questions on 100 pages (the corpus has 99)"
-    assert [beyond_corpus(found) for found in (decided, beyond, needing(100))] == [False, True, False]
-    by_cost = "without more pages, choose by cost"
+    assert deciding(beyond) == "the corpus has too few pages (99) to decide"
+    everywhere = msgspec.structs.replace(unknown, documents=unknown.clusters)
+    assert deciding(everywhere) == "the corpus has too few pages (50) to decide"
+    one_more = msgspec.structs.replace(unknown, documents=unknown.clusters + 1)
+    far = [needing(100, questions_needed=20_001, documents=documents) for documents in (1666, 1667)]
+    found = (decided, beyond, needing(100), everywhere, one_more, *far)
+    assert [beyond_corpus(each) for each in found] == [False, True, False, True, False, True, False]
     ways = [needing(100, 40, documents=documents) for documents in (79, 80, 81, 100)]
-    assert [way_on(found) == by_cost for found in (*ways, decided)] == [True, True, False, False, False]
+    assert [way_on(found) == "choose by cost" for found in ways] == [True, True, False, False]
+    assert [way_on(found).startswith("choose by cost") for found in ways] == [True, True, True, False]
     alike = deciding(needing(100, wins=0, losses=0))
     assert alike.endswith("pages without a difference would show equivalence within 5 points")
