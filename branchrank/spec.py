@@ -29,7 +29,7 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         depth: neighbors up to this many steps away in the tree are added to the sections that the branch
-            found
+            found; 0: no section is added
         siblings: siblings added per section
         file_roots: maximum number of files whose top-level section is added to the results of the branch,
             starting with the files that contain the highest-scoring sections
@@ -149,8 +149,7 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         method: reranker; llm: one listwise call; pointwise: yes/no log-probabilities; cross-encoder: a model
         candidate_order: order in which the LLM sees the candidates; shuffled: random with a recorded seed
-        fusion_weight: weight of the reranker's order in the final order; 1: reranker only; 0: order before
-            reranking
+        fusion_weight: weight of the reranker's order in the final order; 1: reranker only; 0: no reranking
         context_tokens: maximum prompt tokens; if the candidates do not fit, the LLM is called twice
         cross_encoder: sentence-transformers CrossEncoder: a model name or path
     """
@@ -221,11 +220,16 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.branches[0].fused_unit
 
     @property
+    def reranks(self) -> bool:
+        """Whether a reranker is run. A reranker with weight 0 is skipped."""
+        return self.rerank.method != "none" and self.rerank.fusion_weight > 0
+
+    @property
     def asks_llm(self) -> bool:
         """Whether any stage of the system calls an LLM."""
         trees = (branch.tree for branch in self.searched if branch.tree is not None)
         walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
-        return walks or self.rerank.method in ("llm", "pointwise")
+        return walks or (self.reranks and self.rerank.method in ("llm", "pointwise"))
 
     @property
     def llm_label(self) -> str:

@@ -18,7 +18,8 @@ The expansion gives the neighbors of a found node a share of the node's score.
    neighbors. The parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at
    most ``siblings``) gets 0.6.
 3. The files that contain seeds are ranked by their best seeds. In each of the best files (at most
-   ``file_roots`` files), the file's node gets half the score of the file's best seed.
+   ``file_roots`` files), the file's node gets half the score of the file's best seed. With ``depth`` 0, no
+   node is added.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 
@@ -92,7 +93,7 @@ def expand(
     found = dict(zip(rows.tolist(), scores.tolist(), strict=True))
     ties = tree.table.ties
     best = _best_files(around.files(started).tolist(), start.scores, ties)
-    for file, score in best[:file_roots]:
+    for file, score in best[: file_roots if depth else 0]:
         found[file] = max(found.get(file, 0.0), FILE_ROOT_SHARE * score)
     seeded = set(started.tolist())
     held = {row: score for row, score in found.items() if score > 0.0 or row in seeded}

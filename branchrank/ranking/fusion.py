@@ -56,8 +56,7 @@ def fuse(
     if slot.method in _NORMALIZED:
         return _fuse(lists, weights, _NORMALIZED[slot.method])
     if slot.method == "none":
-        (only,) = lists.values()
-        fused, scale = RankedList.of(only), 1.0
+        fused, scale = RankedList.of(max(lists.values(), key=len)), 1.0
     elif slot.method == "score":
         most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
         fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)

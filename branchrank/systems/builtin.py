@@ -61,7 +61,7 @@ def qdrant(settings: Resolved) -> System:
     """
     part = settings.part(QdrantSettings)
     weights = {
-        "branches.qdrant-dense.weight": part.fusion_weight,
+        "branches.qdrant-dense.weight": part.fusion_weight or float(not part.enable_hybrid),
         "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
     }
     system = _laid(settings, QdrantSettings, weights)

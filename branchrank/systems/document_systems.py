@@ -66,7 +66,7 @@ def document_system(system: System, depth: int = DEPTH) -> System:
     branches = tuple(replace(branch, top_n=max(branch.top_n, depth)) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":
         return replace(system, branches=(replace(branches[0], unit="node"),), returns="section")
-    fuse = replace(system.fuse, cap=0) if system.rerank.method == "none" else system.fuse
+    fuse = system.fuse if system.reranks else replace(system.fuse, cap=0)
     deep = replace(system, branches=branches, fuse=fuse)
     if deep.unit != "chunk" or deep.group.by == "document":
         return deep

@@ -1,15 +1,16 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
 1. Each branch returns a ranked list of chunks, spans or nodes. The tree search returns nodes of the document
-   tree, and so do branches with ``expand`` set. Branches with weight 0 are not run. If one of a system's
-   branches waits for a process or a server, the branches run in parallel.
+   tree, and so do branches with ``expand`` set. Branches with weight 0 are run only if no other branch is
+   available: a Qdrant collection may have no sparse vectors. If one of a system's branches waits for a
+   process or a server, the branches run in parallel.
 2. Entries that the query's exclusions or filters reject are removed from the lists.
 3. The lists are fused, and the fused list is truncated to the candidate cap.
 4. If the system rescores its candidates, the weighted MaxSim of each top-ranked candidate is added to the
    candidate's score.
 5. If the system groups its candidates by document, each document becomes one candidate.
-6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
-   are put in the reranker's fallback order.
+6. If the system reranks with a weight above 0, the reranker reorders the candidates. If the reranker's LLM
+   fails, the candidates are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
 8. The first k candidates become hits. If the system returns passages, the hit for a node is the node's best
    chunk. If the system returns sections, the hit for a node consists of the node's lines before its first
@@ -178,7 +179,7 @@ class Engine(Closing):
             candidates = [best for best, _ in groups]
             members = {best.key: chosen for best, chosen in groups}
             trace.add("group", system.unit, candidates)
-        if system.rerank.method == "none":
+        if not system.reranks:
             return candidates, members, None
         with trace.timed("rerank"):
             reranked = rerank_stage(asked, self.sources, candidates, lists)
@@ -213,6 +214,9 @@ class Engine(Closing):
                 found = list(pool.map(search, branches))
         else:
             found = list(map(search, branches))
+        if all(result.unavailable for result in found):
+            others = tuple(branch for branch in asked.system.branches if branch not in branches)
+            branches, found = (*branches, *others), [*found, *map(search, others)]
         fused = BranchLists({}, {})
         for branch, result in zip(branches, found, strict=True):
             name = label(branch)

@@ -167,9 +167,10 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             shown = max(tree.final_candidates, tree.beam * tree.depth)
             one = one.plus(1, _page(shown, budget), completion_tokens)
     pool = system.fuse.cap or _DEFAULT_POOL
-    if system.rerank.method == "pointwise":
+    method = system.rerank.method if system.reranks else "none"
+    if method == "pointwise":
         one = one.plus(pool, OVERHEAD_TOKENS + _entry(POINTWISE_CHARS), 1)
-    elif system.rerank.method == "llm":
+    elif method == "llm":
         budget = system.rerank.context_tokens - completion_tokens
         whole = OVERHEAD_TOKENS + pool * _entry(BODY_CHARS[0])
         if whole <= budget:

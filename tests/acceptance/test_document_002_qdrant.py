@@ -96,6 +96,9 @@ class TestSparseAndDenseVectorStorage:
         assert SPARSE not in {stage.stage for stage in found.trace}, "it is not even searched"
         assert found.notices == ()
         assert all(set(hit.branches) == {DENSE} for hit in found.hits)
+        assert ids(library.retrieve(QUERY, "qdrant", qdrant__fusion_weight=0.0, **settings).hits) == ids(
+            found.hits
+        )
         on_server = library.retrieve(QUERY, "qdrant", qdrant__url=server.url, **settings)
         assert not layout(server).get("sparse_vectors")
         assert [hit.id for hit in on_server.hits] == [hit.id for hit in found.hits]
@@ -111,6 +114,11 @@ class TestSparseAndDenseVectorStorage:
         sparse, dense = lists(found)
         assert (sparse, [hit.id for hit in found.hits]) == ({}, list(dense)[:5])
         assert any("no sparse vectors" in notice for notice in found.notices)
+        only = ("--qdrant-url", server.url, "--qdrant-fusion-weight", 0)
+        answer = command.json("retrieve", "--predictor", "qdrant", *only, QUERY)
+        assert ids(answer["hits"]) == list(dense)[:5]
+        assert all(set(hit["branches"]) == {DENSE} for hit in answer["hits"])
+        assert any("no sparse vectors" in notice for notice in answer["notices"])
 
 
 class TestHybridSearchWithReciprocalRankFusion:

@@ -97,6 +97,17 @@ class TestStageCLLMFinalRerank:
         search(Command(make_indexed(tmp_path, pages)), *endpoint(server), *flags)
         assert len(server.requests[0].entries) == cap
 
+    def test_a_fusion_weight_of_0_gives_the_order_without_a_reranker(
+        self, command: Command, serve: Any
+    ) -> None:
+        server = serve(last_first)
+        words = ("--top-k", 30, "--hybrid-candidate-cap", 30)
+        without = search(command, "--no-llm", *words)
+        assert search(command, *endpoint(server), *words)["hits"] != without["hits"]
+        asked = len(server.requests)
+        found = search(command, *endpoint(server), "--hybrid-rerank-fusion-weight", 0, *words)
+        assert (found["hits"], len(server.requests)) == (without["hits"], asked)
+
 
 class TestFallbackOrderIfTheLLMFails:
     @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def walked(seeds: dict[str, float], tree: Tree, depth: int, siblings: int, file_
     for key, score in seeds.items():
         source = tree.node(key).source
         files[source] = max(files.get(source, 0.0), score)
-    for source, score in ranked(files, file_roots):
+    for source, score in ranked(files, file_roots if depth else 0):
         scores[source] = max(scores.get(source, 0.0), FILE_ROOT_SHARE * score)
     return list(ranked(scores))
 

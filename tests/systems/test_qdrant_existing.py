@@ -182,6 +182,8 @@ def test_the_points_are_hits_with_their_lines_and_the_collection_stays(
         assert found[:3] == nearest[:3]
     notices = json.loads(result.stdout).get("notices", []) + result.stderr.splitlines()
     assert any(qdrant.DENSE_ONLY in each for each in notices) == (kind == "dense")
+    only_sparse = retrieve(project, *flags, "--qdrant-fusion-weight", "0")
+    assert (hits(only_sparse)[:3] == found[:3]) == (kind == "dense")
     assert (state(folder) if folder.exists() else {}) == before
     if not folder.exists():
         running: FakeQdrant = request.getfixturevalue("server")

@@ -44,7 +44,8 @@ class BranchResult(NamedTuple):
     result's key to an explanation of the result's score. ``found`` is the number of matches before the list
     was truncated, or ``None`` if the list was not truncated. ``notices`` are messages for the user.
     ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string. ``removed``
-    contains the keys of the first k entries that overlap an excluded span.
+    contains the keys of the first k entries that overlap an excluded span. ``unavailable`` is true if the
+    searched store has nothing that this branch could search, such as sparse vectors.
     """
 
     ranking: Sequence[Scored]
@@ -54,6 +55,7 @@ class BranchResult(NamedTuple):
     notices: tuple[str, ...] = ()
     incomplete: str = ""
     removed: tuple[str, ...] = ()
+    unavailable: bool = False
 
 
 class Lookup(NamedTuple):

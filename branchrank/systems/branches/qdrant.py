@@ -89,7 +89,7 @@ class Searched:
         """Return the entries with the best BM25 scores, or a notice if sparse vectors are not searched."""
         self._check_unit(lookup)
         if self.no_sparse:
-            return BranchResult([], notices=(self.no_sparse,))
+            return BranchResult([], notices=(self.no_sparse,), unavailable=True)
         found = self.collection.sparse(self._terms(lookup), lookup.n + self.spare, self.filters(lookup))
         return BranchResult(self.ranked(found))
 
