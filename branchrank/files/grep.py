@@ -13,8 +13,10 @@
      start of a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case.
 
 2. ripgrep finds every line that contains any of the terms.
-3. Two successive matches belong to the same passage if their lines are at most ``2 * context_lines`` apart.
-   A passage ends after :data:`PASSAGE_LINES` lines, and the next passage begins on the following line.
+3. The context of a match is the ``context_lines`` lines before and after it. Matches whose contexts overlap
+   or are adjacent belong to the same passage. If a passage would have more than ``passage_lines`` lines, it
+   is divided between two matches. Each part contains the whole context of its matches, so that two parts may
+   have lines in common.
 4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` also drops passages with a
    score below the 25th percentile. ``ranking="raw"`` keeps the order of grep, by path and line; a passage's
    score is then 1 / rank. The first ``limit`` passages are returned.
@@ -200,11 +202,13 @@ class Grep:
         ranking: Ranking = "order",
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
+        passage_lines: int = PASSAGE_LINES,
     ) -> GrepResult:
         """Return the first ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
 
-        ``sources`` restricts the search and BM25's document frequencies to the given files. Raises
-        :class:`~branchrank.errors.CorpusError` if the root is not a folder.
+        If ``passage_lines`` is 0, no passage is divided. ``sources`` restricts the search and BM25's document
+        frequencies to the given files. Raises :class:`~branchrank.errors.CorpusError` if the root is not a
+        folder.
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
@@ -212,7 +216,7 @@ class Grep:
         clusters = [
             cluster
             for source, lines in found.files.items()
-            for cluster in _clusters(source, lines, self._context)
+            for cluster in _clusters(source, lines, self._context, passage_lines)
         ]
         weights = [0.0] * len(terms)
         if ranking == "raw":
@@ -277,23 +281,17 @@ class Grep:
         )
 
 
-def _clusters(source: str, lines: Sequence[MatchedLine], context: int) -> list[_Cluster]:
-    """Group a file's matched lines whose contexts touch, and split groups that are longer than a passage."""
+def _clusters(source: str, lines: Sequence[MatchedLine], context: int, most: int) -> list[_Cluster]:
+    """Group a file's matched lines whose contexts touch, into passages of at most ``most`` lines (0: any)."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
-        if groups and line.number - groups[-1][-1].number <= 2 * context:
+        touches = groups and line.number - groups[-1][-1].number <= 2 * context + 1
+        if touches and (not most or line.number - groups[-1][0].number + 2 * context < most):
             groups[-1].append(line)
         else:
             groups.append([line])
-    size = max(PASSAGE_LINES, 2 * context + 1)
-    clusters = []
-    for group in groups:
-        end = group[-1].number + context
-        for first in range(group[0].number - context, end + 1, size):
-            last = min(first + size - 1, end)
-            if inside := tuple(line for line in group if first <= line.number <= last):
-                clusters.append(_Cluster(source=source, lines=inside, first=first, last=last))
-    return clusters
+    ends = [(group[0].number - context, group[-1].number + context, tuple(group)) for group in groups]
+    return [_Cluster(source=source, lines=own, first=first, last=last) for first, last, own in ends]
 
 
 def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int) -> tuple[Scores, list[float]]:

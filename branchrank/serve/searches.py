@@ -7,6 +7,7 @@ from threading import Lock
 
 from branchrank.files.read_file import FileRefused
 from branchrank.records import Hit, Record
+from branchrank.runs.words import plural
 from branchrank.serve.service import Service
 from branchrank.systems.search_tools import Found, ToolAnswer
 
@@ -35,7 +36,8 @@ class Searches:
         self._lock = Lock()
         manifest = service.workspace.index.manifest
         root = service.workspace.folder.corpus_root
-        self.title = f"{root.name}  {manifest.documents} documents, {manifest.chunks} chunks"
+        size = f"{plural(manifest.documents, 'document')}, {plural(manifest.chunks, 'chunk')}"
+        self.title = f"{root.name}  {size}"
 
         def predictor(name: str) -> Mode:
             return Mode(

@@ -2,9 +2,11 @@
 
 Each search tool runs a system on the engine, and ranks results in the same way as a predictor.
 
-1. ``grep_search`` finds the passages that contain words from the query, in the order of ``ranking``.
+1. ``grep_search`` finds the passages that contain words from the query, in the order of ``ranking``. Matches
+   whose contexts overlap or are adjacent are in one passage. If the passages do not fit in an answer, the
+   longest passages end after the context of an earlier match.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
-   between unit vectors) are dropped, and a notice reports their number.
+   between unit vectors) are dropped. A notice reports how many of the candidates are below the threshold.
 3. ``hybrid_search`` runs the ``grep`` predictor, which fuses the results of grep and vector search with RRF.
 4. The status of an answer has the number of returned characters and the number of found files or chunks.
 
@@ -14,6 +16,7 @@ A citation consists of a file's path and a range of lines.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,7 +26,7 @@ import msgspec
 from branchrank.files.grep import Ranking, marked_lines
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record, Retrieval
-from branchrank.settings import arguments
+from branchrank.settings import GrepSettings, arguments
 from branchrank.spec import Branch, Fuse, System, Unit
 from branchrank.systems.builtin import grep
 from branchrank.systems.engine import Engine
@@ -59,8 +62,9 @@ class SearchStatus(Record, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         """The status as one line of text."""
-        found = f"{self.tool}: {self.characters} characters, {self.count} {self.unit}"
-        return "; ".join([found, *self.notices])
+        counts = ((self.characters, "characters"), (self.count, self.unit))
+        found = ", ".join(f"{count} {word[:-1] if count == 1 else word}" for count, word in counts)
+        return "; ".join([f"{self.tool}: {found}", *self.notices])
 
 
 class Found(Record, frozen=True, kw_only=True):
@@ -112,8 +116,12 @@ class SearchTools:
         ``ranking`` is ``order`` (by BM25 score), ``bm25`` (the lowest-scoring quarter is dropped) or ``raw``
         (by file and line). The default is the setting ``grep.ranking``.
         """
-        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
+        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options={"passage_lines": 0})
         found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
+        fitted = _fitted(found.hits, self.engine.settings.part(GrepSettings).context_lines)
+        if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
+            notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
+            found = msgspec.structs.replace(found, hits=fitted, notices=(*found.notices, notice))
         return self._answer("grep_search", found, found.found.get("grep", 0), "files")
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
@@ -194,6 +202,33 @@ def _fused(found: Retrieval) -> int:
     return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
 
 
+def _size(hit: Hit) -> int:
+    return len(Found(hit=hit).marked.encode())
+
+
+def _fitted(hits: Sequence[Hit], context: int) -> tuple[Hit, ...]:
+    """Return the hits, with the longest ones shortened so that all of them fit in an answer."""
+    room = share = ANSWER_BYTES
+    for number, size in enumerate(sorted(map(_size, hits))):
+        share = room // (len(hits) - number)
+        room -= min(size, share)
+    return tuple(hit if _size(hit) <= share else _shortened(hit, share, context) for hit in hits)
+
+
+def _shortened(hit: Hit, size: int, context: int) -> Hit:
+    """Return a passage that ends after the context of the last match that fits in ``size`` bytes."""
+
+    def first(matches: int) -> Hit:
+        last = min(hit.matched[matches - 1] + context, hit.line_end)
+        text = "\n".join(hit.text.split("\n")[: last - hit.line_start + 1])
+        made = {"id": f"{hit.source}:{hit.line_start}-{last}", "line_end": last, "text": text}
+        plain, matched = text.replace("\r\n", "\n"), hit.matched[:matches]
+        return msgspec.structs.replace(hit, plain=plain, matched=matched, **made)
+
+    fitting = bisect_right(range(1, len(hit.matched)), size, key=lambda matches: _size(first(matches)))
+    return first(max(1, fitting))
+
+
 def _alone(name: str, branch: Branch) -> System:
     """Return a system that runs only ``branch`` and does not change the branch's scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
@@ -208,7 +243,9 @@ def _with_ranking(system: System, ranking: Ranking | None) -> System:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))
     branches = tuple(
-        msgspec.structs.replace(branch, options={"ranking": ranking}) if branch.kind == "grep" else branch
+        msgspec.structs.replace(branch, options={**branch.options, "ranking": ranking})
+        if branch.kind == "grep"
+        else branch
         for branch in system.branches
     )
     return msgspec.structs.replace(system, branches=branches)

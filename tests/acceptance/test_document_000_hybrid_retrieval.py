@@ -13,6 +13,7 @@ LINES = (1, 5, 10, 11, 12, 100, 190, 200)
 WALNUTS = 14
 #: Sections that hold the word "pecan", more than a search returns.
 PECANS = 16
+BELOW = "40 of 40 candidates are below the distance threshold 4"
 
 
 def numbered(word: str, *matches: int) -> str:
@@ -24,7 +25,11 @@ PAGES = {
     **DOCUMENTS,
     **{f"window/{line}.md": numbered(f"needle{line}x", line) for line in LINES},
     "umlaut.txt": "Grüße\n",
-    "window/several.md": numbered("merging", 50, 70, 91),
+    "window/several.md": numbered("merging", 50, 70, 91, 113),
+    "window/chain.md": numbered("linked", *range(20, 181, 9)),
+    "window/long.md": "\n".join(
+        f"{'copious' if n % 9 == 0 else 'hay'} {'x' * 50} {n}" for n in range(1, 1401)
+    ),
     **{f"nuts/{n:02}.md": f"# Walnut {n}\n\nA walnut of kind {n}.\n" for n in range(WALNUTS)},
     "pecans.md": "# Pecans\n" + "".join(f"\n## Tree {n}\n\nA pecan of kind {n}.\n" for n in range(PECANS)),
 }
@@ -57,10 +62,22 @@ class TestContextWindowEnrichmentForGrepResults:
         )
 
     def test_multiple_matches_in_same_file_within_context_range(self, mcp: Mcp) -> None:
-        """Matches 20 lines apart share a passage, matches 21 lines apart do not."""
+        """Matches with overlapping or adjacent contexts share a passage, matches 22 lines apart do not."""
         found = mcp("grep_search", query="merging").results
         lines = sorted((each["line_start"], each["line_end"], each["matched_lines"]) for each in found)
-        assert lines == [(40, 80, [50, 70]), (81, 101, [91])]
+        assert lines == [(40, 101, [50, 70, 91]), (103, 123, [113])]
+        (chain,) = mcp("grep_search", query="linked").results
+        assert (chain["line_start"], chain["line_end"]) == (10, 183)
+        assert chain["matched_lines"] == list(range(20, 181, 9))
+
+    def test_a_passage_longer_than_an_answer_ends_between_two_matches(self, mcp: Mcp) -> None:
+        answer = mcp("grep_search", query="copious linked")
+        long, whole = sorted(answer.results, key=lambda each: -each["line_end"])
+        assert (whole["line_start"], whole["line_end"]) == (10, 183)
+        assert long["matched_lines"] == list(range(9, long["line_end"] - 9, 9))
+        assert long["line_end"] == long["matched_lines"][-1] + 10
+        assert 32_000 < len(answer.text.encode()) < 33_000
+        assert "1 of 2 passages were shortened" in answer.status
 
 
 class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
@@ -168,7 +185,24 @@ class TestVectorSearchThreshold:
         assert distances[0] < distances[1]
         strict = mcp("vector_search", {"grep__vector_score_threshold": distances[1]}, query=query)
         assert strict.paths == [found[0].hit.source]
-        assert "dropped" in strict.status
+        assert "1 of 40 candidates are below the distance threshold" in strict.status
+
+    @pytest.mark.parametrize("filters", [[], ["file_path=*.rst"]])
+    def test_the_status_counts_the_candidates_below_the_threshold(
+        self, mcp: Mcp, tui: Tui, filters: list[str]
+    ) -> None:
+        """The candidates are the ``vector_top_n`` nearest chunks of the documents that pass the filter."""
+        query = "clear the cache"
+        distances = [each["distance"] for each in mcp("vector_search", query=query, filters=filters).results]
+        threshold = distances[3]
+        near = sum(each < threshold for each in distances)
+        assert 0 < near < 5
+        strict: dict[str, object] = {"grep__vector_score_threshold": threshold, "grep__vector_top_n": 5}
+        answer = mcp("vector_search", strict, query=query, filters=filters)
+        words = f"{near} of 5 candidates are below the distance threshold {threshold:g}"
+        assert answer.status.split("; ")[1:] == [words]
+        assert answer.count[0] == near
+        assert filters or any(line.endswith(words) for line in tui("vector", query, **strict).log)
 
 
 class TestDocumentReadingWithExplicitErrorReporting:
@@ -205,24 +239,28 @@ class TestSearchFeedbackAndCitations:
     @pytest.mark.parametrize(
         ("mode", "argument", "query", "expected"),
         [
-            ("grep", "query", "walnut", (WALNUTS, "files")),
-            ("vector", "query", "pecan", (40, "chunks")),
+            ("grep", "query", "walnut", f"{WALNUTS} files"),
+            ("vector", "query", "pecan", f"40 chunks; {BELOW}"),
             # 40 from the vectors, and every section that grep found is one of them.
-            ("hybrid", "semantic_query", "pecan", (40, "chunks")),
+            ("hybrid", "semantic_query", "pecan", f"40 chunks; {BELOW}"),
         ],
     )
     def test_enhanced_search_log_feedback(
-        self, mcp: Mcp, tui: Tui, mode: str, argument: str, query: str, expected: tuple[int, str]
+        self, mcp: Mcp, tui: Tui, mode: str, argument: str, query: str, expected: str
     ) -> None:
         """The status counts what was found, not the ten that are returned, and reaches the terminal UI."""
         answer = mcp(f"{mode}_search", **{argument: query})
         assert len(answer.results) == 10
         characters = sum(len(each["plain"]) for each in answer.results)
-        count, unit = expected
-        assert answer.status == f"{mode}_search: {characters} characters, {count} {unit}"
+        assert answer.status == f"{mode}_search: {characters} characters, {expected}"
         shown = tui(mode, query)
         assert [line.split(" ", 1)[1] for line in shown.log] == [answer.status]
         assert len(shown.results) == 10
+
+    def test_the_status_of_one_file_is_in_the_singular(self, mcp: Mcp, tui: Tui) -> None:
+        answer = mcp("grep_search", query="Grüße")
+        assert answer.status == "grep_search: 5 characters, 1 file"
+        assert tui("grep", "Grüße").log[0].endswith(answer.status)
 
     def test_accurate_file_citations(self, mcp: Mcp, project: Path) -> None:
         for tool, argument in (

@@ -34,7 +34,7 @@ def page(n: int) -> str:
 
 
 PAGES = {f"{n:02}.md": page(n) for n in range(FILES)}
-PAGES["merged.md"] = "\n".join("gap" if n in (10, 30, 51) else "hay" for n in range(1, 101))
+PAGES["merged.md"] = "\n".join("gap" if n in (10, 30, 52) else "hay" for n in range(1, 101))
 
 
 def worked_out() -> dict[str, float]:
@@ -77,7 +77,7 @@ class TestContextWindowEnrichmentForGrepResults:
 
     def test_multiple_matches_in_same_file_within_context_range(self, mcp: Mcp) -> None:
         found = mcp("grep_search", query="gap").results
-        assert sorted(each["matched_lines"] for each in found) == [[10, 30], [51]]
+        assert sorted(each["matched_lines"] for each in found) == [[10, 30], [52]]
 
 
 class TestBm25ScoringAndRankingOfGrepResults:

@@ -209,11 +209,18 @@ def test_the_largest_file_that_is_indexed_is_searched(tmp_path: Path) -> None:
     assert found.notices == ()
 
 
-def test_a_chain_of_matches_is_split_into_passages_of_60_lines(tmp_path: Path) -> None:
+def test_a_long_chain_of_matches_is_divided_between_two_matches(tmp_path: Path) -> None:
+    """Into parts of at most 60 lines, each with the whole context of its matches."""
     write_lines(tmp_path / "a.rst", 400, dict.fromkeys(range(20, 381, 9), "needle"))
     found = grep(tmp_path).search("needle", limit=None, ranking="raw").passages
-    spans = [(each.line_start, each.line_end) for each in found]
-    assert spans == [(first, min(first + 59, 390)) for first in range(10, 391, 60)]
+    assert [(each.matched[0] - 10, each.matched[-1] + 10) for each in found] == [
+        (each.line_start, each.line_end) for each in found
+    ]
+    assert [len(each.matched) for each in found] == [5] * 8 + [1]
     assert [line for each in found for line in each.matched] == list(range(20, 381, 9))
+    (whole,) = grep(tmp_path).search("needle", passage_lines=0).passages
+    assert (whole.line_start, whole.line_end, len(whole.matched)) == (10, 390, 41)
     wide = grep(tmp_path, context_lines=100).search("needle", limit=None, ranking="raw").passages
-    assert [(each.line_start, each.line_end) for each in wide] == [(1, 120), (121, 321), (322, 400)]
+    assert [(each.line_start, each.line_end) for each in wide] == [
+        (max(1, line - 100), min(400, line + 100)) for line in range(20, 381, 9)
+    ]

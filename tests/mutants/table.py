@@ -93,8 +93,8 @@ _ACCEPTANCE = (
         "saturation = K1 * (1 - B + B * lengths / lengths.mean())", "saturation = K1 * np.ones(len(lengths))",
         BM25 + "::TestBm25ScoringAndRankingOfGrepResults::test_bm25_ranking_applied_to_grep_output"),
     Mutant("ranking-setting-ignored", "branchrank/systems/branches/grep.py",
-        'lookup.branch.options.get("ranking", settings.ranking)',
-        'lookup.branch.options.get("ranking", "order")',
+        'options.get("ranking", settings.ranking)',
+        'options.get("ranking", "order")',
         BM25 + "::TestHybridSearchCombiningBm25AndVectorRetrieval"
         "::test_hybrid_search_drops_grep_results_below_the_25th_percentile"),
     Mutant("collections-use-the-dot-product", "branchrank/stores/qdrant.py",
@@ -105,7 +105,7 @@ _ACCEPTANCE = (
         "only_dense = system.branches",
         QDRANT + "::TestSparseAndDenseVectorStorage::test_dense_only_fallback"),
     Mutant("qdrant-weights-swapped", BUILTIN,
-        '"branches.qdrant-dense.weight": part.fusion_weight,\n'
+        '"branches.qdrant-dense.weight": part.fusion_weight or float(not part.enable_hybrid),\n'
         '        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,',
         '"branches.qdrant-dense.weight": 1.0 - part.fusion_weight,\n'
         '        "branches.qdrant-sparse.weight": part.fusion_weight,',
@@ -162,7 +162,7 @@ _ACCEPTANCE = (
         "        if n <= 0 or n >= len(self.ids):\n", "        if n:\n",
         PLAN + "::TestStageAVectorShortlist::test_2_a_chunk_that_chroma_omits_is_not_a_dense_hit"),
     Mutant("candidate-files-not-produced", "branchrank/ranking/expansion.py",
-        "in best[:file_roots]:", "in best[:0]:",
+        "in best[: file_roots if depth else 0]:", "in best[:0]:",
         PLAN + "::TestStageAVectorShortlist::test_the_output_is_candidate_nodes_and_candidate_files"),
     Mutant("file-roots-score-too-low", "branchrank/ranking/expansion.py",
         "FILE_ROOT_SHARE = 0.5", "FILE_ROOT_SHARE = 0.4",

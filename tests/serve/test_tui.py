@@ -87,7 +87,7 @@ async def test_a_query_shows_results_source_and_status(searches: Searches) -> No
         assert text_of(app, "#count").startswith("1 result ")
         assert any(row.startswith(f"> {line:>2} │ A request that fails") for row in shown(app))
         assert sum(row.startswith(">") for row in shown(app)) == 1
-        assert f"grep_search: {len(found.hit.plain)} characters, 1 files" in status(app)[0]
+        assert f"grep_search: {len(found.hit.plain)} characters, 1 file" in status(app)[0]
         assert app.focused is app.query_one("#results")
 
 

@@ -20,10 +20,10 @@ from functools import partial
 from typing import get_args
 
 from branchrank.corpus.stored_texts import TEXTS
-from branchrank.files.grep import Grep, GrepResult, Passage, Ranking
+from branchrank.files.grep import PASSAGE_LINES, Grep, GrepResult, Passage, Ranking
 from branchrank.index.reader import Index
 from branchrank.records import Chunk, Scored
-from branchrank.settings import GrepSettings
+from branchrank.settings import BenchmarkSettings, GrepSettings
 from branchrank.spec import Branch
 from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 
@@ -31,18 +31,25 @@ RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 
 
 class GrepKind(BranchKind):
-    """A search of the indexed files with ripgrep. The ``ranking`` option overrides ``[grep] ranking``."""
+    """A search of the indexed files with ripgrep.
+
+    The option ``ranking`` overrides ``[grep] ranking``. The option ``passage_lines`` is the maximum number of
+    lines of a passage (0: any number). The default is ``[benchmark] passage_lines``, or 60.
+    """
 
     name = "grep"
     units = ("chunk", "span")
     waits = True
-    options = ("ranking",)
+    options = ("ranking", "passage_lines")
 
     def problems(self, branch: Branch) -> list[str]:
-        """Check the value of the ``ranking`` option."""
+        """Check the values of the options."""
         found = super().problems(branch)
         if branch.options.get("ranking", "order") not in RANKINGS:
             found.append(f"grep's option 'ranking' must be one of {', '.join(RANKINGS)}")
+        lines = branch.options.get("passage_lines", 0)
+        if type(lines) is not int or lines < 0:
+            found.append("grep's option 'passage_lines' must be an integer of at least 0")
         return found
 
     def open(self, opening: Opening) -> Search:
@@ -56,12 +63,16 @@ class GrepKind(BranchKind):
             context_lines=settings.context_lines,
         )
         chunks_of = partial(chunks_in, index)
+        bound = opening.settings.part(BenchmarkSettings).passage_lines or PASSAGE_LINES
 
         def search(lookup: Lookup) -> BranchResult:
-            ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
-            filters = lookup.query.filters
+            options, filters = lookup.branch.options, lookup.query.filters
+            ranking = RANKINGS[RANKINGS.index(options.get("ranking", settings.ranking))]
+            lines = options.get("passage_lines", bound)
             admitted = lookup.sources.admitted_sources(filters) if filters else None
-            result = grep.search(lookup.query.words, ranking=ranking, limit=lookup.n, sources=admitted)
+            result = grep.search(
+                lookup.query.words, ranking=ranking, limit=lookup.n, sources=admitted, passage_lines=lines
+            )
             return _spans(result) if lookup.branch.unit == "span" else passage_chunks(result, chunks_of)
 
         return search

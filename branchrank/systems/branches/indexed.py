@@ -9,6 +9,7 @@ from branchrank.index.reader import Index
 from branchrank.records import Scored
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Scores, Search
+from branchrank.systems.checks import depth
 
 if TYPE_CHECKING:
     from branchrank.stores.sqlite_fts5 import Fts5Table
@@ -38,10 +39,10 @@ class DenseKind(BranchKind):
                 return BranchResult(found)
             threshold = index.manifest.distance.threshold if asked == "calibrated" else asked
             admits = lookup.sources.admits("chunk", lookup.query)
-            found = [entry for entry in found if admits(entry.key)]
+            found = [entry for entry in found if admits(entry.key)][: depth(lookup.branch, lookup.asked.k)]
             near = [entry for entry in found if squared_distance(entry.score) < threshold]
             calibrated = _calibrated(index) if asked == "calibrated" else ()
-            return BranchResult(near, notices=(*calibrated, *_dropped(found, near, threshold)))
+            return BranchResult(near, notices=(*calibrated, *_below(found, near, threshold)))
 
         return search
 
@@ -56,18 +57,15 @@ def _calibrated(index: Index) -> tuple[str, ...]:
     return (words,) if words else ()
 
 
-def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
-    """Return a notice with the number of chunks that the threshold dropped, or ``()`` if there are none."""
-    dropped = len(found) - len(near)
-    if not dropped:
+def _below(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
+    """Return a notice with the number of candidates below the threshold, or ``()`` without candidates."""
+    if not found:
         return ()
-    notice = f"{dropped} of {len(found)} chunks were dropped because their distance is at least {threshold:g}"
-    if near:
-        return (notice,)
-    nearest = squared_distance(found[0].score)
-    return (
-        f"{notice}: no chunk is left (the smallest distance is {nearest:.3f}); see `branchrank calibrate`",
-    )
+    notice = f"{len(near)} of {len(found)} candidates are below the distance threshold {threshold:g}"
+    if not near:
+        nearest = squared_distance(found[0].score)
+        notice += f" (the smallest distance is {nearest:.3f}); see `branchrank calibrate`"
+    return (notice,)
 
 
 class Bm25Kind(BranchKind):
