@@ -59,6 +59,7 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 
 _FLAG = r"--[a-z][a-z0-9-]*"
 _PIECES = re.compile(rf"branchrank [a-z-]+[^,;`)]*|{_FLAG}(?:(?:, | or ){_FLAG})*")
+_VALUED = re.compile(rf"({_FLAG})(?: ([a-z]\w*))?")
 _CLAUSES = re.compile(r"(?=, or |; )")
 _OWN_LLM = "--base-url"
 _PLACE = "of branchrank.toml"
@@ -68,7 +69,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
     """Return the fix for an error. The returned fix mentions only flags that ``command`` has.
 
     If the command has none of the flags in a list, the list is replaced with the keys of the flags' settings
-    in ``branchrank.toml``.
+    in ``branchrank.toml``. An alternative with a flag or a value that the command lacks is left out.
     """
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
@@ -85,5 +86,16 @@ def remedy_for(remedy: str, command: click.Command) -> str:
             f"{' or '.join(f'{each.name} in [{each.section}]' for each in known)} {_PLACE}" if known else text
         )
 
-    clauses = [_PIECES.sub(fitted, clause) for clause in _CLAUSES.split(remedy)]
+    choices = {setting.flag: setting.choices for setting in settings.values()} | {
+        flag: tuple(getattr(option.type, "choices", ())) for option in command.params for flag in option.opts
+    }
+
+    def works(clause: str) -> bool:
+        named = () if "branchrank " in clause else _VALUED.findall(clause)
+        return all(
+            flag in choices and (not value or value in (choices[flag] or value)) for flag, value in named
+        )
+
+    first, *others = _CLAUSES.split(remedy)
+    clauses = [_PIECES.sub(fitted, clause) for clause in (first, *filter(works, others))]
     return "".join(clause for clause in clauses if _OWN_LLM not in has or _PLACE not in clause)

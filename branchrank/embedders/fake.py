@@ -128,6 +128,5 @@ def no_vectors(what: str) -> UsageError:
     """Return the error for a vector search in an index without vectors."""
     return UsageError(
         f"{what} has no vectors, because its embedder is {NONE}",
-        remedy="use --embedder all-MiniLM-L6-v2 (or another model), or keyword search: --mode keyword, "
-        "--predictor bm25",
+        remedy="use --embedder all-MiniLM-L6-v2 (or another model), or --mode keyword, or --predictor bm25",
     )

@@ -49,7 +49,7 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS)]
-    top_k: Annotated[float, Meta(ge=1, le=TOP_K, multiple_of=1)] = DEFAULT_TOP_K
+    top_k: Annotated[int, Meta(ge=1, le=TOP_K)] = DEFAULT_TOP_K
     predictor: Annotated[str, Meta(max_length=100)] = ""
     filters: Annotated[tuple[Condition, ...], Meta(max_length=FILTERS)] = ()
 
@@ -126,14 +126,17 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     if media_type != "application/json":
         raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
     try:
-        asked = msgspec.json.decode(await request.body(), type=RetrieveRequest)
+        body = msgspec.json.decode(await request.body())
+        if isinstance(body, dict) and isinstance(k := body.get("top_k"), float) and k.is_integer():
+            body["top_k"] = int(k)
+        asked = msgspec.convert(body, RetrieveRequest)
     except msgspec.ValidationError as error:
         raise Refusal(422, "invalid", safe(str(error))[:MESSAGE_CHARACTERS]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(400, "malformed", "the body is not JSON in UTF-8") from None
     try:
         name, found = await workers.run(
-            lambda: service.retrieve(asked.query, int(asked.top_k), asked.predictor, asked.filters)
+            lambda: service.retrieve(asked.query, asked.top_k, asked.predictor, asked.filters)
         )
     except RequestRefused as refusal:
         raise Refusal(422, refusal.code, safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
@@ -191,7 +194,6 @@ def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
         (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF
     )
     components["RetrieveRequest"]["properties"] |= {
-        "top_k": {"type": "integer", "minimum": 1, "maximum": TOP_K, "default": DEFAULT_TOP_K},
         "predictor": {
             "type": "string",
             "enum": [*service.predictors],

@@ -247,7 +247,8 @@ def resolve(
 ) -> Resolved:
     """Merge defaults, TOML, environment variables and flags into the settings of every section.
 
-    ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises a
+    An embedder ``openai:MODEL`` without an endpoint of its own uses that of ``hybrid.base_url``. ``flags``
+    maps ``"section.name"`` to the values given on the command line or by the caller. Raises a
     :class:`UsageError` that lists every unknown name, and every invalid value with its origin and the allowed
     range.
     """
@@ -293,7 +294,12 @@ def resolve(
             "invalid settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
             remedy="correct the settings; `branchrank settings` lists all names, values and ranges",
         )
-    return Resolved(parts=parts, origins=origins)
+    made = Resolved(parts=parts, origins=origins)
+    index, shared = made.part(IndexSettings), made.part(HybridSettings).base_url
+    if shared and index.embedder.startswith("openai:") and not index.embedding_url:
+        origins["index.embedding_url"] = origins["hybrid.base_url"]
+        made = made.with_parts(msgspec.structs.replace(index, embedding_url=shared))
+    return made
 
 
 def _unknown_name(name: str, names: Sequence[str]) -> str:

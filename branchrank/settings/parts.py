@@ -27,7 +27,8 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         embedder_precision: number format that all-MiniLM-L6-v2 and CodeRankEmbed use for computation;
             bfloat16 needs the extra openvino and a CPU with bfloat16 instructions; int8 is the fastest and
             the least exact
-        embedding_url: base URL of the endpoint for openai:MODEL or ollama:MODEL
+        embedding_url: base URL of the endpoint for openai:MODEL or ollama:MODEL; empty: for openai:MODEL,
+            --hybrid-base-url, else OpenAI; for ollama:MODEL, this machine
         embedding_revision: revision of the embedding model on its hub; empty: the default revision
         vector_store: vector store; chroma: find candidates with Chroma, then sort them by exact cosine;
             exact: compare the query with every vector; auto: exact up to 100,000 chunks, else chroma

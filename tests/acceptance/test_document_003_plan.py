@@ -17,6 +17,7 @@ import bm25s
 import pytest
 from support.chroma_answers import drop_the_best
 from support.commands import NO_LLM, QUESTIONS, benchmark, json_lines, table, write_lines
+from support.embedding_servers import serving
 from support.front_doors import Command, Http, Library, ids, make_indexed
 from support.worlds import PAGES, numbered_pages
 
@@ -260,18 +261,18 @@ class TestStageAVectorShortlist:
 
     def test_the_output_is_candidate_nodes_and_candidate_files(self, library: Library, project: Path) -> None:
         """The candidate files are those of the best candidate nodes, each as its top section."""
-        settings = {"hybrid__neighbor_depth": 0, "hybrid__vector_top_n": 30}
+        settings = {"hybrid__siblings": 0, "hybrid__vector_top_n": 30}
         known = nodes(project)
         without = library.stages(QUERY, "hybrid", hybrid__file_roots=0, **settings)
         candidates = without["mapping"]
         assert candidates.unit == "node"
         assert set(candidates.keys) <= set(known)
         assert list(candidates.scores) == sorted(candidates.scores, reverse=True)
-        assert set(without["expansion"].keys) == set(candidates.keys)
         files = list(dict.fromkeys(known[key]["source"] for key in candidates.keys))
         assert len(files) > 2
         found = library.stages(QUERY, "hybrid", hybrid__file_roots=2, **settings)
-        assert set(found["expansion"].keys) == {*candidates.keys, *files[:2]}
+        assert set(found["expansion"].keys) == {*without["expansion"].keys, *files[:2]}
+        assert set(without["expansion"].keys).issuperset(candidates.keys)
 
 
 TREE = {
@@ -290,12 +291,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 
 
 class TestStageBTreeExpansion:
-    def reached(self, tree: Library, **flags: object) -> StageTrace:
+    def reached(self, tree: Library, query: str = "B zebra stripes", **flags: object) -> StageTrace:
         """What is reached from a shortlist of one chunk."""
         settings = {"vector_top_n": 1, "file_roots": 0, **flags}
         named = {f"hybrid__{key}": value for key, value in settings.items()}
-        found = tree.stages("B zebra stripes", "hybrid", **named)
-        assert found["mapping"].keys == ("a.md#b",)
+        found = tree.stages(query, "hybrid", **named)
+        assert len(found["mapping"].keys) == 1
         assert set(found["expansion"].keys) <= set(found["fusion"].keys)
         return found["expansion"]
 
@@ -313,10 +314,14 @@ class TestStageBTreeExpansion:
         assert found & {"a.md#d", "a.md#e", "a.md#f"} == expected
 
     def test_the_expansion_adds_a_few_file_roots_inferred_from_stage_a(self, tree: Library) -> None:
-        assert self.reached(tree, neighbor_depth=0).keys == ("a.md#b",)
-        found = self.reached(tree, neighbor_depth=0, file_roots=1)
-        assert found.keys == ("a.md#b", "a.md")
-        assert found.scores[1] == pytest.approx(found.scores[0] / 2)
+        without = self.reached(tree, query="child", siblings=0)
+        assert without.keys == ("a.md#b/c", "a.md#b")
+        found = self.reached(tree, query="child", siblings=0, file_roots=1)
+        assert found.keys == ("a.md#b/c", "a.md#b", "a.md")
+        assert found.scores[2] == pytest.approx(found.scores[0] / 2)
+
+    def test_no_node_is_added_with_the_depth_0(self, tree: Library) -> None:
+        assert self.reached(tree, neighbor_depth=0, file_roots=5).keys == ("a.md#b",)
 
     def test_a_seed_node_ranks_before_its_neighbors(self, tree: Library) -> None:
         assert self.reached(tree).keys[0] == "a.md#b"
@@ -372,6 +377,27 @@ class TestIntegrationPlan:
             "--hybrid-no-llm",
         ):
             assert re.search(rf"{flag}\b", help_text), flag
+
+    def test_2_the_hybrid_base_url_is_shared_with_an_embedder_that_has_no_endpoint(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A key is sent only to the host that it is for."""
+        monkeypatch.setenv("BRANCHRANK_EMBEDDING_KEY", "key-for-embeddings")
+        monkeypatch.setenv("BRANCHRANK_LLM_KEY", "key-for-the-llm")
+        monkeypatch.setenv("OPENAI_API_KEY", "key-for-openai")
+        command = Command(make_indexed(tmp_path))
+        toml = command.data / "branchrank.toml"
+        toml.write_text(toml.read_text().replace('"fake:64"', '"openai:small"'))
+        with serving() as server, serving() as other:
+            words = ("hybrid", "--no-llm", "--hybrid-base-url", f"{server.url}/v1", QUERY)
+            assert len(command.hits(*words)) == 5
+            assert server.inputs()[-1] == QUERY
+            assert not any("authorization" in headers for _, headers, _ in server.requests)
+            monkeypatch.setenv("BRANCHRANK_EMBEDDING_KEY_HOST", "127.0.0.1")
+            assert command.hits(*words[:-1], "--embedding-url", f"{other.url}/v1", "kettle")
+            assert other.inputs()[-1] == "kettle"
+            sent = {headers["authorization"] for _, headers, _ in other.requests}
+            assert sent == {"Bearer key-for-embeddings"}
 
     def test_3_post_retrieve_returns_the_same_format_for_every_predictor(
         self, http: Http, command: Command

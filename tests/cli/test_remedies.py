@@ -7,8 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, every_command, invoke, make_project
+from support.commands import ROOT, every_command, invoke, make_project, write_lines
 from support.extras import EXTRAS, declared, printed, write_documents
+from support.front_doors import make_indexed
 
 from branchrank.cli.help import remedy_for
 from branchrank.corpus import reading
@@ -39,6 +40,33 @@ UNREACHABLE = (
 )
 def test_suggested_alternatives_exist_in_the_command(words: tuple[str, ...], fix: str) -> None:
     assert remedy_for(UNREACHABLE, every_command()[words]) == fix
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("hybrid tea", ""),
+        ("retrieve tea", ", or --predictor bm25"),
+        ("search tea --mode semantic", ", or --mode keyword"),
+        ("benchmark --sample-size 1 --predictor local", ", or --predictor bm25"),
+    ],
+)
+def test_the_fix_for_an_index_without_vectors_works_at_the_command(
+    words: str, other: str, tmp_path: Path
+) -> None:
+    data = make_indexed(tmp_path, {"tea.md": "# Tea\n\nGreen tea.\n"}, embedder="none") / "data"
+    question = {"question": "tea", "source_file": "tea.md", "gold_level": "file"}
+    write_lines(data / "benchmark" / "questions.jsonl", [question])
+    reports = ["--reports", tmp_path / "reports"] if "benchmark" in words else []
+    more = ("--data-dir", data, "--quiet", *reports)
+    refused = invoke(*words.split(), *more)
+    assert (refused.exit_code, refused.stderr.partition("fix: ")[2].strip()) == (
+        2,
+        f"use --embedder all-MiniLM-L6-v2 (or another model){other}",
+    )
+    assert invoke(*words.split(), "--embedder", "fake:64", *more).exit_code == 0
+    fixed = f"{words.removesuffix(' --predictor local')} {other.removeprefix(', or ')}"
+    assert not other or invoke(*fixed.split(), *more).exit_code == 0
 
 
 WORDS = (

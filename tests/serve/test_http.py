@@ -70,9 +70,12 @@ def test_health_lists_the_predictors_and_shows_no_path(
 
 
 WRONG = {
-    (400, "malformed"): [b"", b"{", b'{"query": "\xff"}', b'{"query": "\\ud800"}'],
+    (400, "malformed"): [
+        *(b"", b"{", b'{"query": "\xff"}', b'{"query": "\\ud800"}'),
+        *(b"[" * 100_000, b'{"query": ' + b"[" * 100_000),
+    ],
     (422, "invalid"): [
-        *(b"[" * 100_000, b'{"query": ' + b"[" * 100_000, b"[]", b"{}", asking(""), asking("a" * 10_241)),
+        *(b"[]", b"{}", b'{"query": ["a"]}', asking(""), asking("a" * 10_241)),
         *(asking("a", top_k=top_k) for top_k in (0, 101, "5", 5.5, True, 10**30)),
         *(asking("a", predictor="x" * 101), asking("a", topk=3), asking("a", **{"x" * 500_000: 1})),
     ],
@@ -86,6 +89,13 @@ def test_a_wrong_request_is_refused(server: Running, expected: tuple[int, str]) 
         answer = server.send(post(body))
         assert error(answer) == expected, body[:100]
         assert len(answer[2]) < 500, "long input is not echoed"
+
+
+def test_the_number_of_hits_is_an_integer_in_messages(server: Running) -> None:
+    for top_k in (0, 101, 101.0):
+        answer = server.send(post(asking("a", top_k=top_k)))
+        message = json.loads(answer[2])["error"]["message"]
+        assert ("`int`" in message, "100.0" in message, "`$.top_k`" in message) == (True, False, True)
 
 
 def test_values_at_the_limits_are_allowed(server: Running) -> None:
