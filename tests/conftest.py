@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from support.chromium import Chromium
+from support.needs import missing
 from support.redis_server import RedisServer
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
@@ -74,6 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if shutil.disk_usage(memory).free > ROOM:
         config.option.basetemp = Path(tempfile.mkdtemp(prefix="branchrank-tests-", dir=memory))
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what to install for the tests that were skipped because the machine lacks something."""
+    if lines := missing(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_sep("-", "skipped: not installed")
+        terminalreporter.write_line("\n".join(lines))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

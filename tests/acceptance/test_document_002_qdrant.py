@@ -13,7 +13,7 @@ import pytest
 from support.embedding_servers import EmbeddingServer, serving
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
-from support.redis_server import RedisServer, needs_redis
+from support.redis_server import RedisServer
 
 from branchrank.records import Retrieval
 from branchrank.stores.qdrant import Point, QdrantCollection, embedded_collection, own_layout
@@ -261,7 +261,6 @@ class TestPerformanceAndCaching:
             monkeypatch.setattr(QdrantCollection, name, waiting)
         assert command.hits("retrieve", "--predictor", "qdrant", "cached response")
 
-    @needs_redis
     def test_embedding_cache(self, tmp_path: Path) -> None:
         """Redis is asked first; Ollama only for what it does not hold."""
         redis = RedisServer(tmp_path)

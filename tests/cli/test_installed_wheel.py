@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import ROOT, table
+from support.needs import need
 
 pytestmark = pytest.mark.full
 Ran = subprocess.CompletedProcess[str]
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(folder: Path) -> Path:
     """Built from a copy of what git tracks, so that no file of the checkout gets into it by chance."""
     source = folder / "source"
-    subprocess.run(["git", "clone", "--quiet", ROOT, source], check=True)
+    subprocess.run([need("git"), "clone", "--quiet", ROOT, source], check=True)
     words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
     subprocess.run(words, check=True)
     (made,) = folder.glob("branchrank-*.whl")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import ROOT
+from support.needs import need
 
 #: A Python whose ``-m venv`` makes an environment, and ``-m pip install uv`` a uv, unless ``no-uv`` exists.
 PYTHON = """#!/bin/sh
@@ -52,7 +53,12 @@ class Project:
         log.write_text("")
         environment = {"PATH": str(self.bin), "HOME": str(home or self.folder)}
         done = subprocess.run(
-            ["make", *words], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            [need("make"), *words],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (done.returncode != 0) == bool(code), done.stdout + done.stderr
         return [line for line in log.read_text().splitlines() if not line.endswith("--version")]

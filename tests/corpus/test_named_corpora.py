@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import ROOT, invoke
+from support.needs import need
 
 from branchrank.corpus.named import (
     add_corpus,
@@ -224,7 +225,7 @@ def test_a_zip_bomb_and_a_damaged_archive_are_refused(
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    command = ["git", "-C", str(folder), *identity, *arguments]
+    command = [need("git"), "-C", str(folder), *identity, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -18,6 +18,7 @@ import pytest
 from support.commands import invoke
 from support.doc_blocks import PAGES, SHELL, Block, Command, blocks, commands, is_run, not_run
 from support.doc_world import index_world, make_world, qdrant_points, servers
+from support.needs import need
 from support.pseudo_terminal import Terminal
 from support.sample_index import copy_sample_index
 from support.scripted_llm import wait_until
@@ -113,7 +114,9 @@ class Reader:
     def command(self, text: str) -> tuple[int, str]:
         words = shlex.split(text, comments=True)
         if words[0] != "branchrank" or SHELL_WORDS & set(words) or any(word.endswith("/*") for word in words):
-            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+            if words[0] == "git":
+                subprocess.run([need("git"), "init", "-q"], check=True)
+            done = subprocess.run([need("bash"), "-c", text], capture_output=True, text=True, check=False)
             return done.returncode, done.stdout + done.stderr
         result = invoke(*(os.path.expanduser(word) for word in words[1:]), typed="")
         return result.exit_code, result.output

@@ -6,8 +6,6 @@ no prompt reaches the LLM.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,8 +46,6 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with ExitStack() as opened:
         url = ""
         if request.param == "redis":
-            if shutil.which("redis-server") is None and not os.environ.get("CI"):
-                pytest.skip("redis-server is not installed")
             redis = RedisServer(folder)
             opened.callback(redis.stop)
             url = redis.url

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.counting import TEXTS, Counting
-from support.redis_server import RedisServer, needs_redis
+from support.redis_server import RedisServer
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, open_cache
@@ -17,7 +17,6 @@ from branchrank.errors import MissingDependencyError
 from branchrank.io import key_values
 from branchrank.io.progress import Notify
 
-pytestmark = needs_redis
 EXPECTED = FakeEmbedder().embed_documents(TEXTS)
 KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from support import harness
 from support.faults.scenarios import SCENARIOS, Scenario
+from support.needs import need
 
 SOURCE = Path(__file__).parents[1] / "support" / "faults" / "disk_faults.c"
 SEED = 42
@@ -26,11 +26,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is L
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("these tests need a C compiler: apt-get install gcc libc6-dev")
     built = tmp_path_factory.mktemp("faults") / "disk_faults.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
+    subprocess.run([need("cc"), "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
     return built
 
 

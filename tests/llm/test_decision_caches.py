@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.redis_server import RedisServer, needs_redis
+from support.redis_server import RedisServer
 from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
 
@@ -16,7 +16,6 @@ from branchrank.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 
-pytestmark = needs_redis
 #: The endpoint of the calls.
 AT = "http://127.0.0.1:1/v1"
 PARAMETERS: dict[str, object] = {"max_tokens": 9, "schema": {}, "logprobs": 5}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,8 +44,6 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    if shutil.which("redis-server") is None and not os.environ.get("CI"):
-        pytest.skip("redis-server is not installed")
     running = RedisServer(tmp_path_factory.mktemp("redis"))
     yield running
     running.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.chromium import Chromium, needs_chromium
+from support.chromium import Chromium
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
 from branchrank.io.printable import safe
@@ -16,8 +16,6 @@ from branchrank.records import GoldItem
 from branchrank.report.browser import browser_data
 from branchrank.report.writing import kept_passages, script_json, write_report
 from branchrank.runs.run import RunData
-
-pytestmark = needs_chromium
 
 _DO = "window.pwned=1"
 _BASES = (

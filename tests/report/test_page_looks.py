@@ -9,14 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.axe import violations
-from support.chromium import LOOKS, Chromium, needs_chromium
+from support.chromium import LOOKS, Chromium
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
 from branchrank.report.writing import write_report
 from branchrank.runs.run import RunData, load_run
-
-pytestmark = needs_chromium
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())

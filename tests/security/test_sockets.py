@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from support import harness
 from support.faults.scenarios import make_folder
+from support.needs import need
 from support.pseudo_terminal import Terminal
 from support.sockets.every_command import WORDS, commands
 
@@ -34,11 +34,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is L
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("these tests need a C compiler: apt-get install gcc libc6-dev")
     built = tmp_path_factory.mktemp("sockets") / "deny_sockets.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
+    subprocess.run([need("cc"), "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
     return built
 
 

@@ -6,16 +6,14 @@ import base64
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.needs import need
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-needs_chromium = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 #: Widths with and without dark mode. `make test` looks at each width and each mode once.
 LOOKS = [
     pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}", marks=marks)
@@ -45,7 +43,7 @@ class Chromium:
     """One page of one browser. ``console`` collects errors, ``requests`` the URLs that it asked for."""
 
     def __init__(self, profile: Path) -> None:
-        assert BROWSER is not None
+        browser = need("chromium", "chromium", "chromium-browser")
         self._ids = itertools.count(1)
         self._buffer = b""
         self.console: list[str] = []
@@ -61,7 +59,7 @@ class Chromium:
             os.dup2(writing, 4)
 
         self._process = subprocess.Popen(
-            [BROWSER, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [browser, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             preexec_fn=wire,
             close_fds=False,
             stdout=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -107,7 +106,6 @@ def index_world(checkout: Path) -> None:
         result = invoke(*words)
         assert result.exit_code == 0, result.output
     fill_qdrant(checkout / "data" / "qdrant", qdrant_points(checkout))
-    subprocess.run(["git", "init", "-q"], check=True)
     write_lines(checkout / "data" / "mine" / "benchmark" / "questions.jsonl")
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
 
-import pytest
+from support.needs import need
 
 
 class RedisServer:
@@ -23,7 +21,7 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
         self.process = subprocess.Popen(
-            ["redis-server", *options, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [need("redis-server"), *options, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         for _ in range(500):
             with socket.socket() as probe:
@@ -36,8 +34,3 @@ class RedisServer:
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()
-
-
-needs_redis = pytest.mark.skipif(
-    shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
-)

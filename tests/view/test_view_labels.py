@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from support.axe import violations
-from support.chromium import Chromium, needs_chromium
+from support.chromium import Chromium
 from support.commands import invoke
 from support.http_server import CLIENT, Running
 from support.local_page import READY, TOKEN, page_of
@@ -319,7 +319,6 @@ SAVED = SAID % "Saved"
 PICKED = "document.querySelectorAll('[aria-selected=true]')"
 
 
-@needs_chromium
 def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Running, own: Path) -> None:
     browser.look(1200)
     open_desk(browser, desk, own)
@@ -364,7 +363,6 @@ def test_lines_are_picked_and_labeled_with_the_mouse(browser: Chromium, desk: Ru
     assert violations(browser) == []
 
 
-@needs_chromium
 def test_questions_are_labeled_in_a_row_with_the_keyboard(
     browser: Chromium, desk: Running, own: Path
 ) -> None:
@@ -399,7 +397,6 @@ def test_questions_are_labeled_in_a_row_with_the_keyboard(
     assert browser.run(spans), "lines wrap on a narrow screen"
 
 
-@needs_chromium
 def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running, own: Path) -> None:
     page, said = own / "docs" / "page-40.md", "document.getElementById('said').textContent"
     page.write_text(page.read_text().replace("40 line 24", "word " * 100))
@@ -437,7 +434,6 @@ def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running,
     assert violations(browser) == []
 
 
-@needs_chromium
 def test_a_changed_file_and_a_missing_server_lose_no_label(browser: Chromium, own: Path) -> None:
     path = own / "data" / "questions.jsonl"
     with page_of(own) as desk:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.axe import violations
-from support.chromium import LOOKS, Chromium, needs_chromium
+from support.chromium import LOOKS, Chromium
 from support.http_server import Running
 from support.local_page import READY
-
-pytestmark = needs_chromium
 
 _OPEN_SOME = """(async () => {
   for (let round = 0; round < 3; round++) {

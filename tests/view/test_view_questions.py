@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chromium import Chromium, needs_chromium
+from support.chromium import Chromium
 from support.http_server import CLIENT, Running
 from support.local_page import READY
 
@@ -154,7 +154,6 @@ def test_documents_that_changed_are_not_shown_as_those_of_the_run(
     assert opened["documents"] is True
 
 
-@needs_chromium
 def test_a_reader_filters_opens_and_reloads(browser: Chromium, page: Running, made: Path) -> None:
     browser.look(1200)
     browser.visit(f"{page.url}/questions?run={runs_of(made)[0].name}")
