@@ -25,7 +25,7 @@ PROCESSES ?= $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench \
+.PHONY: setup demo test lint types imports docs unit axe test-full test-bare test-pythons mutants fuzz test-corpora bench \
 	bench-check benchmarks clean
 
 setup: $(VENV)/.ready
@@ -83,7 +83,15 @@ test-full: setup
 	-$(MAKE) --no-print-directory axe
 	$(BIN)/python -m pytest -m "full or not full" -n 3 --dist worksteal --durations=30
 	$(MAKE) test-corpora
+	$(MAKE) test-bare
 	PYTHONPATH=tests $(BIN)/python -m mutants
+
+# Runs the tests as on a machine that has only Python, make, sh and coreutils, and no writable home. The temporary
+# folders are on disk, as where /dev/shm is small.
+test-bare: setup
+	mkdir -p build
+	PYTHONPATH=tests $(BIN)/python -m support.bare $(CURDIR)/$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile \
+		--no-loadscope-reorder --basetemp build/bare
 
 # Runs the tests with each supported version of Python, or with the versions in PYTHONS, such as PYTHONS="3.12".
 PYTHONS ?= 3.11 3.12 3.13

@@ -7,13 +7,17 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
+from support.bare import variables
 from support.commands import ROOT, table
+from support.needs import need
 
 #: The plan's commands, word for word.
 QUERIES = (
@@ -45,7 +49,7 @@ def test_uv_and_pip_use_the_same_constraints() -> None:
     constrained = tomllib.loads(text)["tool"]["uv"]["constraint-dependencies"]
     assert len(constrained) == len(pins()) > 150
     assert "find-links" not in text
-    ignored = subprocess.run(["git", "check-ignore", "-q", "uv.lock"], cwd=ROOT, check=False)
+    ignored = subprocess.run([need("git"), "check-ignore", "-q", "uv.lock"], cwd=ROOT, check=False)
     assert ignored.returncode in (0, 128)  # 128: no checkout
 
 
@@ -54,7 +58,7 @@ class Clone:
 
     def __init__(self, folder: Path, uv: Path) -> None:
         self.folder = folder
-        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+        subprocess.run([need("git"), "clone", "--quiet", ROOT, folder], check=True)
         own = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONWARNINGS")
         self.environment = {name: value for name, value in os.environ.items() if name not in own}
         self.environment["PATH"] = f"{uv.parent}{os.pathsep}{os.environ['PATH']}"
@@ -123,15 +127,62 @@ def test_make_setup_and_uv_run_do_not_change_each_others_environment(clone: Clon
     again = clone("uv run python -c pass")
     assert (again.returncode, again.stderr) == (0, "")
     assert clone.packages() == developer
-    (clone.folder / ".venv" / ".ready").unlink()
+    (clone.folder / ".venv" / ".runtime").unlink()
     without = os.pathsep.join(
         folder for folder in clone.environment["PATH"].split(os.pathsep) if not Path(folder, "uv").exists()
     )
     done = clone("make setup", PATH=without)
     assert done.returncode == 0, done.stderr
     by_pip = clone.packages()
-    assert "pip" in by_pip
+    assert {"pip", "uv"} <= set(by_pip)
     assert {name: by_pip[name] for name in developer} == developer
-    assert clone("uv run python -c pass").returncode == 0  # links the project itself anew, and nothing else
+    assert clone("uv run python -c pass").returncode == 0
     assert clone.packages() == by_pip
-    assert clone("uv run python -c pass").stderr == ""
+
+
+class Bare(Clone):
+    """A fresh clone on a machine with an empty home, Python, make, sh and coreutils."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "clone", Path(sys.executable))
+        (folder / "home").mkdir()
+        self.environment = {**variables(folder), "HOME": str(folder / "home")}
+
+    def installed(self) -> set[str]:
+        """The packages with their versions, such as ``numpy==2.4.6``."""
+        return set(self(".venv/bin/uv pip freeze --python .venv/bin/python").stdout.split())
+
+
+@pytest.mark.full
+def test_make_on_a_bare_machine(tmp_path: Path) -> None:
+    """The demo needs no development tools; an interrupted set-up continues, with the pins of now."""
+    clone = Bare(tmp_path)
+    demo = clone("make demo")
+    assert demo.returncode == 0, demo.stderr
+    assert (clone.folder / demo.stdout.rpartition("report: ")[2].strip()).is_file()
+    first = clone.installed()
+    assert not [each for each in first if each.startswith(("pytest", "mypy", "ruff"))]
+    assert f"uv=={pins()['uv']}" in first
+    setup = subprocess.Popen(
+        ["make", "setup"], cwd=clone.folder, env=clone.environment, start_new_session=True
+    )
+    while setup.poll() is None and clone.installed() == first:
+        time.sleep(0.02)
+    os.killpg(setup.pid, signal.SIGINT)
+    assert setup.wait() != 0
+    for name in ("constraints.txt", "pyproject.toml"):
+        text = (clone.folder / name).read_text()
+        (clone.folder / name).write_text(text.replace("toml==0.10.2", "toml==0.10.1"))
+    done = clone("make setup")
+    assert done.returncode == 0, done.stderr
+    assert {f"pytest=={pins()['pytest']}", "toml==0.10.1"} | first <= clone.installed()
+
+
+@pytest.mark.full
+def test_pip_alone_installs_what_the_demo_needs(tmp_path: Path) -> None:
+    clone = Bare(tmp_path)
+    (tmp_path / "no-uv.txt").write_text("uv<0\n")
+    done = clone("make .venv/.runtime", PIP_CONSTRAINT=str(tmp_path / "no-uv.txt"))
+    assert done.returncode == 0, done.stderr
+    assert not (clone.folder / ".venv" / "bin" / "uv").exists()
+    assert clone(".venv/bin/branchrank --version").returncode == 0

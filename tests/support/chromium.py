@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from support.needs import need
 
+FONTS = Path("/usr/share/fonts")
 #: Widths with and without dark mode. `make test` looks at each width and each mode once.
 LOOKS = [
     pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}", marks=marks)
@@ -44,6 +46,8 @@ class Chromium:
 
     def __init__(self, profile: Path) -> None:
         browser = need("chromium", "chromium", "chromium-browser")
+        # The widths of the layouts are those of these fonts, which macOS has under other names.
+        need("fonts-liberation", found=sys.platform == "darwin" or any(FONTS.rglob("Liberation*")))
         self._ids = itertools.count(1)
         self._buffer = b""
         self.console: list[str] = []
