@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -189,6 +190,31 @@ def test_the_tree_is_built_and_read_without_a_model_or_an_index(tmp_path: Path) 
     assert len(list(data.glob("indexes/*/0*"))) == 1, "no index was built again"
     ran("index", *words, "--quiet")
     assert nodes.resolve().is_relative_to(data / "indexes")
+
+
+def test_the_folders_that_ci_caches_save_the_embeddings(tmp_path: Path) -> None:
+    """Another checkout with the committed branchrank.toml and the folders of docs/gate.md."""
+    page = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
+    [paths] = re.findall(r"actions/cache@v4\n        with:\n          path: \|\n((?: {12}\S+\n)+)", page)
+    first, second = tmp_path / "first", tmp_path / "second"
+    for checkout in (first, second):
+        write_pages(checkout / "docs")
+    ran("index", first / "docs", "--data-dir", first / "data", "--embedder", "fake", "--quiet")
+    for path in (*paths.split(), "data/branchrank.toml"):
+        (second / path).parent.mkdir(parents=True, exist_ok=True)
+        if (first / path).is_symlink():
+            (second / path).symlink_to((first / path).readlink())
+        elif (first / path).is_dir():
+            shutil.copytree(first / path, second / path, symlinks=True)
+        else:
+            shutil.copy(first / path, second / path)
+    words = ("--data-dir", second / "data", "--quiet")
+    result = invoke("retrieve", "tea", *words)
+    assert result.exit_code == 0, result.output
+    assert "building" not in result.stderr
+    assert "up to date" in ran("index", *words)
+    (second / "docs" / "new.md").write_text("# New page\n\nText.\n")
+    assert "1 text embedded" in ran("index", *words)
 
 
 def test_a_tree_is_not_built_over_the_users_own_nodes(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every figure of the worked examples in the documentation is what the library computes."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,22 @@ def test_risk_latency_and_fragility():
     changed, _ = fragility(a, b, {each: each for each in a})
     assert len(changed) == 1
     assert "if one win becomes a loss" in section("statistics.md", "Fragility of a result")
+
+
+def test_the_gate_passes_in_four_of_five_cases_with_the_documented_questions():
+    """Drawn without a difference between the systems, and compared with what with 30% fewer."""
+    draw = np.random.default_rng(0)
+
+    def passes(n, share, delta):
+        lost, won, _ = draw.multinomial(n, [share / 2, share / 2, 1 - share], 3_000).T
+        low, _ = intervals.score_bounds((won - lost) / n, (won + lost) / n, np.full(3_000, float(n)))
+        return float(np.mean(low > -delta))
+
+    text = section("gate.md", "Choosing delta and the number of questions")
+    rows = re.findall(r"\| (0\.\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", text)
+    assert [row[0] for row in rows] == ["0.1", "0.05", "0.02"]
+    for delta, *numbers in rows:
+        for share, number in zip((0.0, 0.02, 0.05, 0.1, 0.2), numbers, strict=True):
+            n = int(number.replace(",", ""))
+            assert passes(n, share, float(delta)) > 0.78
+            assert passes(int(0.7 * n), share, float(delta)) < 0.78
