@@ -97,6 +97,11 @@ class Workspace(Closing):
     def __init__(
         self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
     ) -> None:
+        if not isinstance(folder, WorkspaceFolder):
+            raise UsageError(
+                f"Workspace({folder!r}): a workspace is not opened with its class",
+                remedy=f"Workspace.open({str(folder)!r})",
+            )
         self._folder = folder
         self._rebuild = rebuild
         self._progress = progress

@@ -62,6 +62,8 @@ _SWEEP = "sweep"
 _OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor")
 #: The prefix of each problem in an error message that lists several problems.
 BULLET = "  - "
+#: The number of names that the error about a missing file lists.
+_SHOWN = 8
 
 T = TypeVar("T")
 #: One value for each name of a sweep.
@@ -122,8 +124,13 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     the file.
     """
     if not path.is_file():
+        entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
+        shown = ", ".join([*entries[:_SHOWN], *(["..."] if len(entries) > _SHOWN else [])])
+        holds = f"contains {shown or 'no files'}" if path.parent.is_dir() else "does not exist"
+        folder = f"the folder {path.parent.absolute()} {holds}"
         raise UsageError(
-            f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
+            f"there is no experiment file {path}; {folder}{nearest_path(path)}",
+            remedy="branchrank run EXPERIMENT.toml, or write an experiment with branchrank init FOLDER",
         )
     found: list[str] = []
     fix = f"correct {path}"

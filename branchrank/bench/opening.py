@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.places import Places
-from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem
+from branchrank.bench.plan import Plan, PlannedSystem
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.bench.trec_predictor import TrecPredictor
 from branchrank.errors import BranchRankError, QuestionError
@@ -21,7 +21,7 @@ from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repa
 from branchrank.questions.question_files import check_sources
 from branchrank.records import Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
-from branchrank.settings import AnchoringSettings, BenchmarkSettings, IndexSettings, Resolved
+from branchrank.settings import AnchoringSettings, BenchmarkSettings
 from branchrank.spec import System
 from branchrank.stores.vectors import recall_against_exact
 from branchrank.systems.branches import branch_kind
@@ -131,11 +131,10 @@ def open_plan(
         engines: dict[str, Engine] = {}
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
-            rescores = any(system.rescore.method == "maxsim" for system in plan.systems_on(name))
-            workspace = WorkspaceFolder(plan.data_dir, _index_settings(plan, name, rescores), notify=notify)
+            workspace = plan.workspace(name, notify)
             rebuild = partial(build_index, workspace, progress=progress)
             index = open_or_build(workspace, rebuild) if build else open_index(workspace)
-            chooses = build and rescores and workspace.index_settings.chooses_tokens
+            chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
             if chooses and index.token_vectors is None:
                 index.close()
                 index = rebuild()
@@ -168,17 +167,6 @@ def open_plan(
             stages=stages,
             meter=meter,
         )
-
-
-def _index_settings(plan: Plan, name: str, rescores: bool) -> Resolved:
-    """Return the settings of an index.
-
-    An index of the experiment gets token vectors only if a system rescores by them.
-    """
-    part = plan.indexes[name].part(IndexSettings)
-    if rescores or name == DEFAULT_INDEX or not part.chooses_tokens:
-        return plan.indexes[name]
-    return plan.indexes[name].with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106 - no secret
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:

@@ -8,7 +8,7 @@ estimates the number of queries and the LLM costs of a plan before it is run (``
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,9 +23,18 @@ from branchrank.bench.predictors import (
 )
 from branchrank.bench.trec_predictor import PREFIX, TrecPredictor
 from branchrank.corpus.chunkers import check_chunker
-from branchrank.errors import BranchRankError, InputError, UsageError
+from branchrank.errors import (
+    ArtifactError,
+    BranchRankError,
+    BusyError,
+    InputError,
+    LostCollectionError,
+    UsageError,
+)
 from branchrank.execution.executors import check_engine
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.progress import Notify, no_notice
 from branchrank.llm.ledger import PriceTable, read_prices
 from branchrank.measures.measures import depth_needed
 from branchrank.questions.question_files import (
@@ -105,6 +114,21 @@ class Plan(Record, frozen=True, kw_only=True):
     def systems_on(self, index: str) -> list[System]:
         """Return the systems that search an index."""
         return [each.system for each in self.planned if each.index == index]
+
+    def rescores_on(self, index: str) -> bool:
+        """Return whether a system rescores the hits of an index by its token vectors."""
+        return any(system.rescore.method == "maxsim" for system in self.systems_on(index))
+
+    def workspace(self, index: str, notify: Notify = no_notice) -> WorkspaceFolder:
+        """Return the workspace with the settings of an index.
+
+        An index of the experiment gets token vectors only if a system rescores by them.
+        """
+        settings = self.indexes[index]
+        part = settings.part(IndexSettings)
+        if part.chooses_tokens and index != DEFAULT_INDEX and not self.rescores_on(index):
+            settings = settings.with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106
+        return WorkspaceFolder(self.data_dir, settings, notify=notify)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -337,12 +361,16 @@ class PredictorEstimate(Record, frozen=True, kw_only=True):
 
 
 class PlanEstimate(Record, frozen=True, kw_only=True):
-    """The estimate for a plan, with one entry per predictor."""
+    """The estimate for a plan, with one entry per predictor.
+
+    ``to_build`` says of each index that is missing or stale why the run would build it first.
+    """
 
     experiment: str
     questions: int
     predictors: tuple[PredictorEstimate, ...]
     prices: PriceTable | None = None
+    to_build: tuple[str, ...] = ()
 
 
 def estimate_plan(plan: Plan) -> PlanEstimate:
@@ -350,7 +378,8 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
 
     No index is built, and no server is contacted.
 
-    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`.
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`, and those of an index that the run
+    could neither open nor build.
     """
     questions = len(check_plan(plan))
     settings = plan.settings.part(LLMSettings)
@@ -366,5 +395,19 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
             row = msgspec.structs.replace(row, model=system.llm.model, llm=llm, cost=cost)
         rows.append(row)
     return PlanEstimate(
-        experiment=plan.experiment, questions=questions, predictors=tuple(rows), prices=prices
+        experiment=plan.experiment,
+        questions=questions,
+        predictors=tuple(rows),
+        prices=prices,
+        to_build=tuple(_to_build(plan)),
     )
+
+
+def _to_build(plan: Plan) -> Iterator[str]:
+    for name in dict.fromkeys(each.index for each in plan.planned):
+        try:
+            open_index(plan.workspace(name)).close()
+        except (BusyError, LostCollectionError):
+            raise
+        except ArtifactError as error:
+            yield error.message

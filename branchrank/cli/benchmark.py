@@ -78,11 +78,15 @@ def report_run(run: branchrank.Run, show: Callable[[], object], *, open_report: 
 
 
 def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
-    """Print the number of queries for each predictor, and upper bounds for its LLM calls and tokens."""
-    click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
+    """Print the indexes to build, each predictor's queries, and upper bounds for its LLM calls and tokens."""
+    from branchrank.runs.words import plural
+
+    click.echo(f"{safe(estimate.experiment)}: {plural(estimate.questions, 'question')}")
+    for why in estimate.to_build:
+        click.echo(f"  {safe(why)}; the run builds it first")
     for row in estimate.predictors:
         where = f" on index {safe(row.index)}" if row.index else ""
-        click.echo(f"  {safe(row.predictor)}{where}: {row.queries} queries")
+        click.echo(f"  {safe(row.predictor)}{where}: {plural(row.queries, 'query')}")
         if row.llm is None:
             continue
         line = f"    at most {row.llm.calls} LLM calls and {row.llm.tokens} tokens at {safe(row.model)}"
@@ -138,13 +142,13 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 
 
 @click.command("run", cls=Command, resumes=True)
-@click.argument("experiment", type=FILE)
+@click.argument("experiment", type=FILE, default="experiment.toml")
 @FUSION
 @RUNNING
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
 def run(experiment: Path, reports: Path, **running: Any) -> None:
-    """Run the systems of EXPERIMENT, a TOML file, and write a report.
+    """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
     The whole file is checked before the run, and all problems are reported together.
     """

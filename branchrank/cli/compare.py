@@ -98,7 +98,7 @@ def compare(
 
 
 @click.command("gate", cls=Command)
-@click.argument("run", type=RUN)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RUN)
 @flag("--baseline", "The baseline run.", kind=RUN, required=True)
 @flag(
     "--delta",
@@ -108,7 +108,7 @@ def compare(
 )
 @flag(
     "--predictor",
-    "Predictor in RUN to check for regressions. Default: every predictor that both runs contain.",
+    "Predictor in each RUN to check for regressions. Default: every predictor that both runs contain.",
 )
 @BASELINE_PREDICTOR
 @PRIMARY
@@ -117,8 +117,10 @@ def compare(
 @flag("--junit", "Write the result to this file as JUnit XML.", kind=FILE)
 @flag("--summary", "Write the result to this file as Markdown, for a pull request.", kind=FILE)
 @click.pass_context
-def gate(ctx: click.Context, /, run: Path, baseline: Path, where: tuple[str, ...], **options: Any) -> None:
-    """Check RUN for a loss of delta or more compared with the baseline.
+def gate(
+    ctx: click.Context, /, runs: tuple[Path, ...], baseline: Path, where: tuple[str, ...], **options: Any
+) -> None:
+    """Check each RUN for a loss of delta or more compared with the baseline.
 
     The exit code is 0 if the loss of every predictor is smaller than delta. The exit code is 1 if the loss of
     any predictor is delta or more. Exit code 10 means that no predictor failed the check, but for at least
@@ -126,12 +128,17 @@ def gate(ctx: click.Context, /, run: Path, baseline: Path, where: tuple[str, ...
     """
     from branchrank import library
     from branchrank.run import Run
+    from branchrank.runs.run_comparison import worst
 
     outputs = {name: options.pop(name) for name in ("junit", "summary")}
-    decided = Run.load(run).where(*where).gate(Run.load(baseline).where(*where), **options)
-    library.write_gate(decided, **outputs)
-    click.echo(str(decided))
-    ctx.exit(EXIT_CODES[decided.outcome])
+    old = Run.load(baseline).where(*where)
+    decided = [Run.load(run).where(*where).gate(old, **options) for run in runs]
+    library.write_gate(*decided, **outputs)
+    for run, each in zip(runs, decided, strict=True):
+        if len(runs) > 1:
+            click.echo(f"{safe(str(run))}:")
+        click.echo(str(each))
+    ctx.exit(EXIT_CODES[worst(decided)])
 
 
 @click.command("datasets", cls=Command)

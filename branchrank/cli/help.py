@@ -48,8 +48,10 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
     for option in command.get_params(context):
         flag = option.opts[0]
         is_setting = flag in titles and not option.expose_value
-        if (record := option.get_help_record(context)) and (
-            not is_setting or flag in COMMON or _EVERYTHING in context.meta
+        if (
+            isinstance(option, click.Option)
+            and (record := option.get_help_record(context))
+            and (not is_setting or flag in COMMON or _EVERYTHING in context.meta)
         ):
             found.setdefault(titles[flag] if is_setting else "Options", []).append(record)
     for heading, records in found.items():
@@ -82,6 +84,8 @@ def remedy_for(remedy: str, command: click.Command) -> str:
         own = [f"--{each.name}".replace("_", "-") for each in known]
         if kept := [flag for flag in flags if flag in has] or [flag for flag in own if flag in has]:
             return " or ".join(dict.fromkeys(kept))
+        if flags == ["--questions"] and "experiment" in has:
+            return "`questions` in the experiment"
         return (
             f"{' or '.join(f'{each.name} in [{each.section}]' for each in known)} {_PLACE}" if known else text
         )

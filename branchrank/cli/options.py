@@ -261,7 +261,7 @@ ALL_PAIRS = click.option(
 RUNNING = together(
     REPORTS,
     FRESH,
-    switch("--dry-run", "Print the number of queries and the estimated LLM cost, and exit."),
+    switch("--dry-run", "Print the indexes to build, the queries and the estimated LLM cost, and exit."),
     flag(
         "--seal",
         "If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "

@@ -35,7 +35,7 @@ def list_runs(reports: Path | None) -> None:
     from branchrank import library
 
     folders = RUN_FOLDERS if reports is None else (reports,)
-    runs = [run for folder in folders for run in library.list_runs(folder)]
+    runs = library.list_runs(*folders)
     if not runs:
         say(f"there are no runs in {folders[0]}; use --reports to give the folder that contains the runs")
     for run in runs:

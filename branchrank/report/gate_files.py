@@ -7,36 +7,42 @@ gate`` exits with code 10 if no predictor fails and at least one is undecided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from branchrank.io.files import write_text
 from branchrank.io.printable import safe
 from branchrank.io.table import markdown_table, markdown_text, table_of
-from branchrank.measures.comparison import Comparison
-from branchrank.runs.run_comparison import RunGate
+from branchrank.measures.comparison import Comparison, Gate
+from branchrank.runs.run_comparison import RunGate, worst
 
 _ELEMENTS = {"fail": "failure", "undecided": "error"}
 _WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
 
 
-def write_gate(
-    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
-) -> None:
+def write_gate(*decided: RunGate, junit: str | Path | None = None, summary: str | Path | None = None) -> None:
     """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
     In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
-    ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    ``error``. With the decisions about several runs, each predictor is named with its run. Raises
+    :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
+    several = len(decided) > 1
+    decisions = [
+        (f"{run.compared.candidate.name}: {name}" if several else name, each)
+        for run in decided
+        for name, each in run.decisions.items()
+    ]
     if junit is not None:
-        write_text(Path(junit), gate_junit(decided))
+        write_text(Path(junit), _junit(decisions))
     if summary is not None:
-        write_text(Path(summary), gate_summary(decided))
+        write_text(Path(summary), _summary(decisions))
 
 
-def gate_junit(decided: RunGate) -> str:
+def _junit(decisions: Sequence[tuple[str, Gate]]) -> str:
     """Return the result of the regression check as JUnit XML."""
-    outcomes = [each.outcome for each in decided.decisions.values()]
+    outcomes = [each.outcome for _, each in decisions]
     counts = {
         "tests": str(len(outcomes)),
         "failures": str(outcomes.count("fail")),
@@ -44,7 +50,7 @@ def gate_junit(decided: RunGate) -> str:
     }
     suites = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "branchrank gate", **counts})
-    for predictor, each in decided.decisions.items():
+    for predictor, each in decisions:
         names = {"classname": "branchrank.gate", "name": f"{safe(predictor)} {each.comparison.measure}"}
         case = ElementTree.SubElement(suite, "testcase", names)
         if each.outcome != "pass":
@@ -54,11 +60,11 @@ def gate_junit(decided: RunGate) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
-def gate_summary(decided: RunGate) -> str:
+def _summary(decisions: Sequence[tuple[str, Gate]]) -> str:
     """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
     table = table_of(
         "",
-        decided.decisions.items(),
+        decisions,
         {
             "predictor": lambda each: each[0],
             "outcome": lambda each: _WORDS[each[1].outcome],
@@ -70,10 +76,8 @@ def gate_summary(decided: RunGate) -> str:
         },
         labels=7,
     )
-    reasons = [
-        f"- {markdown_text(name)}: {markdown_text(each.reason)}" for name, each in decided.decisions.items()
-    ]
-    heading = f"### Search quality: {_WORDS[decided.outcome]}"
+    reasons = [f"- {markdown_text(name)}: {markdown_text(each.reason)}" for name, each in decisions]
+    heading = f"### Search quality: {_WORDS[worst(each for _, each in decisions)]}"
     return "\n".join([heading, "", markdown_table(table), "", *reasons, ""])
 
 

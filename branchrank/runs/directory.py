@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -271,11 +272,7 @@ def find_run(run: Path, status: str = "finished") -> Path:
     """
     if os.path.exists(run):
         return run
-    folders = RUN_FOLDERS if run == Path(run.name) else [run.parent]
-    records = (path for each in folders for path in each.glob(f"*/{RUN_JSON}"))
-    # The names of two runs in the same second don't tell which one is newer.
-    by_time = sorted(records, key=lambda path: (path.parent.name[:16], path.stat().st_mtime_ns))
-    found = [path.parent for path in by_time]
+    found = _by_time(RUN_FOLDERS if run == Path(run.name) else [run.parent])
     if run == Path(LATEST):
         return next((path for path in reversed(found) if list_run(path).status == status), run)
     begun = [path for path in found if path.name.startswith(run.name)]
@@ -405,15 +402,23 @@ class ListedRun(Record, frozen=True, kw_only=True):
         return safe(f"{self.directory}  {self.status}  {self.questions} questions  {names}")
 
 
-def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """List the runs in the folder ``reports``, oldest first.
+def list_runs(reports: str | Path = "reports", *others: str | Path) -> list[ListedRun]:
+    """List the runs in the folder ``reports`` and in ``others``, oldest first.
 
     A run that can't be read is listed with its error.
 
     >>> list_runs("no/such/folder")
     []
     """
-    return [list_run(path.parent) for path in sorted(Path(reports).glob(f"*/{RUN_JSON}"))]
+    return [list_run(path) for path in _by_time(map(Path, (reports, *others)))]
+
+
+def _by_time(folders: Iterable[Path]) -> list[Path]:
+    """Return the directories of the runs in these folders, oldest first."""
+    records = (path for each in folders for path in each.glob(f"*/{RUN_JSON}"))
+    # The names of two runs in the same second don't tell which one is newer.
+    by_time = sorted(records, key=lambda path: (path.parent.name[:16], path.stat().st_mtime_ns))
+    return [path.parent for path in by_time]
 
 
 def list_run(directory: Path) -> ListedRun:

@@ -287,9 +287,13 @@ def _change(
 def gate_runs(compared: RunComparison, delta: float) -> RunGate:
     """Check that no predictor is worse than in the baseline run by ``delta`` or more."""
     decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
+    return RunGate(outcome=worst(decisions.values()), decisions=decisions, compared=compared)
+
+
+def worst(decided: Iterable[Gate | RunGate]) -> Decision:
+    """Return the worst outcome."""
     order: tuple[Decision, ...] = ("pass", "undecided", "fail")
-    outcome = max((each.outcome for each in decisions.values()), key=order.index)
-    return RunGate(outcome=outcome, decisions=decisions, compared=compared)
+    return max((each.outcome for each in decided), key=order.index)
 
 
 def check_same_questions(candidate: RunData, baseline: RunData) -> None:

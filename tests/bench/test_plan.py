@@ -11,6 +11,7 @@ from support.commands import invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
 from branchrank.bench.benchmark import run_plan
+from branchrank.bench.experiment import plan_from_experiment
 from branchrank.bench.plan import Plan, estimate_plan, plan_from_names
 from branchrank.bench.predictors import predictor_of
 from branchrank.errors import UsageError
@@ -144,3 +145,22 @@ def test_an_estimate_has_no_side_effects(project: Path, tmp_path: Path) -> None:
     assert hybrid.llm is not None
     assert hybrid.llm.calls == 2 * 24, "at most two batches a query"
     assert not (tmp_path / "none").exists()
+    assert estimate.to_build == ()
+
+
+def test_an_estimate_names_each_index_that_the_run_would_build(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    words = ("run", project / "x.toml", "--dry-run")
+    (project / "x.toml").write_text(
+        f"name = 'x'\ndata_dir = '{project / 'data'}'\n"
+        f"questions = '{project / 'data' / 'benchmark' / 'questions.jsonl'}'\n"
+        "[indexes.other]\nembedder = 'fake:32'\n"
+        "[systems.bm25]\n[systems.second]\nfrom = 'bm25'\nindex = 'other'\n"
+    )
+    estimate = estimate_plan(plan_from_experiment(project / "x.toml"))
+    assert ["fake:32" in each for each in estimate.to_build] == [True]
+    (project / "docs" / "new.md").write_text("# New\n")
+    estimate = estimate_plan(plan_from_experiment(project / "x.toml"))
+    assert ["new.md" in each for each in estimate.to_build] == [True, False]
+    shown = invoke(*words).stdout.splitlines()
+    assert [line.partition("; ")[0].strip() for line in shown[1:3]] == [*estimate.to_build]

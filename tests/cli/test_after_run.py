@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from support.worlds import make_index
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.records import Question, Retrieval
 from branchrank.report.losses import misses
+from branchrank.runs.directory import find_run
 from branchrank.runs.run import RunData
 
 
@@ -107,6 +109,16 @@ def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) ->
         ("export-trec", "latest", "--output", "trec"),
     ):
         assert invoke(*words).exit_code == 0
+
+
+def test_runs_of_several_folders_are_listed_by_age(made: RunData) -> None:
+    """The oldest and the newest are in the second folder."""
+    demo, name = Path("branchrank-demo/reports"), made.directory.name
+    places = [demo / f"2001{name[4:]}", Path("reports") / name, demo / f"9001{name[4:]}"]
+    for place in (places[0], places[2]):
+        shutil.copytree(made.directory, place)
+    assert [line.split()[0] for line in invoke("list").stdout.splitlines()] == [str(each) for each in places]
+    assert find_run(Path("latest")) == places[-1]
 
 
 def test_power_on_few_correlated_pages_has_a_way_on(tmp_path: Path) -> None:

@@ -242,6 +242,29 @@ def test_end_of_input_at_a_prompt_is_an_interruption(project: Path, tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
+def test_run_without_a_file_takes_the_experiment_of_the_folder(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, asked = project / "data", tmp_path / "asked.jsonl"
+    Path("own.toml").write_text(f"name = 'own'\nquestions = '{asked}'\ndata_dir = '{data}'\n[systems.bm25]\n")
+    done = invoke("run")
+    assert done.exit_code == 2
+    assert (
+        f"there is no experiment file experiment.toml; the folder {tmp_path} contains own.toml" in done.stderr
+    )
+    assert "nowhere does not exist" in invoke("run", "nowhere/own.toml").stderr
+    Path("own.toml").rename("experiment.toml")
+    asked.touch()
+    empty = invoke("run")
+    assert (empty.exit_code, "asked.jsonl has no questions" in empty.stderr) == (3, True)
+    assert "`questions` in the experiment" in empty.stderr
+    assert "--questions" not in empty.stderr
+    asked.write_bytes((data / "benchmark" / "questions.jsonl").read_bytes())
+    done = invoke("run", "--dry-run")
+    assert done.stdout == "own: 8 questions\n  bm25 on index default: 8 queries\n"
+
+
 def test_an_experiment_finds_a_module_in_the_working_directory(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,7 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(unbuilt: Path, tmp_path: Pat
     result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", "all", *words)
     assert result.exit_code == 0
     assert "benchmark: 8 questions" in result.stdout
+    assert "has no index for the embedder" in result.stdout
     for name in ("local", "pageindex", "hybrid"):
         assert f"{name} on index default: 8 queries" in result.stdout
     assert not reports.exists()

@@ -50,6 +50,13 @@ WRONG: list[tuple[str, Call]] = [
 ]
 
 
+@pytest.mark.parametrize("folder", ["data", Path("data")])
+def test_a_workspace_of_a_path_names_the_method_that_opens_it(folder: str | Path) -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        Workspace(folder)  # type: ignore[arg-type]
+    assert caught.value.remedy == "Workspace.open('data')"
+
+
 @pytest.mark.parametrize(("name", "call"), WRONG, ids=[f"{n}-{name}" for n, (name, _) in enumerate(WRONG)])
 def test_a_wrong_argument_is_named_with_its_value(workspace: Workspace, name: str, call: Call) -> None:
     with pytest.raises(errors.UsageError) as caught:

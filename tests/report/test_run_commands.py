@@ -61,6 +61,29 @@ def test_gate_has_an_exit_code_and_files_for_each_outcome(
     assert ("[" not in result.output) == (run == baseline)
 
 
+@pytest.mark.parametrize(
+    ("names", "outcomes", "code"),
+    [("good close", "pass undecided", 10), ("close poor good", "undecided fail pass", 1)],
+)
+def test_several_runs_are_gated_and_the_worst_decides(
+    runs: dict[str, Path], tmp_path: Path, names: str, outcomes: str, code: int
+) -> None:
+    given = [runs[name] for name in names.split()]
+    files = ("--junit", tmp_path / "gate.xml", "--summary", tmp_path / "gate.md")
+    result = invoke("gate", *given, "--baseline", runs["good"], "--delta", "0.02", *files)
+    assert result.exit_code == code
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("local: ")]
+    assert lines[::2] == [f"{run}:" for run in given]
+    assert [line.split(":")[0] for line in lines[1::2]] == outcomes.split()
+    cases = ElementTree.parse(tmp_path / "gate.xml").getroot().iter("testcase")
+    assert [case.attrib["name"] for case in cases] == [f"{run.name}: local strict_hit@1" for run in given]
+    heading, *rest = (tmp_path / "gate.md").read_text(encoding="utf-8").splitlines()
+    assert heading.endswith(": failed" if code == 1 else ": undecided")
+    assert [line.split(" | ")[0] for line in rest if ": local | " in line] == [
+        f"| {run.name}: local" for run in given
+    ]
+
+
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), latency_sample=0)
