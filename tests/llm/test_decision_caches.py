@@ -22,19 +22,16 @@ PARAMETERS: dict[str, object] = {"max_tokens": 9, "schema": {}, "logprobs": 5}
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-def opened(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer, redis: object
-) -> Iterator[Callable[..., DecisionCache]]:
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., DecisionCache]]:
     """Opens the same cache anew at each call."""
+    server = None
+    if request.param == "redis":
+        server, _ = map(request.getfixturevalue, ("redis_server", "redis"))
     with ExitStack() as stack:
 
         def open_cache(**how: object) -> DecisionCache:
             path = tmp_path / "decisions.sqlite"
-            opened = (
-                Cassette(path, **how)
-                if request.param == "sqlite"
-                else RedisDecisions(redis_server.url, **how)
-            )
+            opened = RedisDecisions(server.url, **how) if server else Cassette(path, **how)
             stack.callback(opened.close)
             return opened
 
