@@ -12,6 +12,7 @@ from branchrank.corpus.named import locate_corpus
 from branchrank.errors import (
     BusyError,
     InputError,
+    MissingDependencyError,
     ModelError,
     UsageError,
 )
@@ -95,7 +96,7 @@ def _built(
         folder.notify = opened.notify
         with shown_progress(progress) as shown:
             return folder, build_index(folder, progress=shown)
-    except (UsageError, InputError, ModelError, BusyError):
+    except (UsageError, InputError, MissingDependencyError, ModelError, BusyError):
         if before is not None:
             write_bytes(path, before)
         else:

@@ -20,7 +20,7 @@ EXTRAS = {
     "datasets": ("ir_datasets", "beir run ir:beir/scifact/test"),
     "openvino": (
         "openvino",
-        "index docs --data-dir precise --embedder all-MiniLM-L6-v2 --embedder-precision bfloat16",
+        "index docs --data-dir new --embedder all-MiniLM-L6-v2 --embedder-precision bfloat16",
     ),
     "langchain": (
         "langchain_text_splitters",
