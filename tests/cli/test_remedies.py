@@ -107,6 +107,7 @@ def test_a_command_without_its_extra_prints_the_command_that_installs_it(
     done = invoke(*words.split())
     reading._missing_extra.cache_clear()
     assert printed(done.output) == declared(extra), done.output
+    assert not (project / "new" / "branchrank.toml").exists(), "the same command is given again"
     assert done.exit_code == (3 if extra in ("pdf", "code") else 5)
 
 
