@@ -1,7 +1,7 @@
 """Build, show, check, import and export the PageIndex tree, and provide ``load_nodes`` to other scripts."""
 
-from branchrank.cli.pageindex import command
-from branchrank.tree.store import load_nodes
+from branchrank.documents.tree.store import load_nodes
+from branchrank.frontends.cli.pageindex import command
 
 __all__ = ["load_nodes"]
 

@@ -73,7 +73,7 @@ called = set()
 def profile(frame, event, argument):
     if event == "call" and frame.f_code.co_name != "<module>":
         called.add(frame.f_code.co_filename)
-from branchrank.cli.main import main
+from branchrank.frontends.cli.main import main
 threading.setprofile(profile)
 sys.setprofile(profile)
 try:

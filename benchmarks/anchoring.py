@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from branchrank.corpus.locating import Anchor, Locator
-from branchrank.corpus.word_index import readable
-from branchrank.records import Passage
+from branchrank.core.records import Passage
+from branchrank.documents.locating import Anchor, Locator
+from branchrank.documents.word_index import readable
 
 WORDS = 8
 TOLERANCE = 1

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.embedders.protocol import Vectors
-from branchrank.stores import chroma
-from branchrank.stores.chroma import ChromaVectors, Location
-from branchrank.stores.vectors import ExactVectors, recall_against_exact
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.index.stores import chroma
+from branchrank.index.stores.chroma import ChromaVectors, Location
+from branchrank.index.stores.vectors import ExactVectors, recall_against_exact
 
 DIMENSION, TOP, QUERIES = 384, 40, 200
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
-from branchrank.systems.memo import QueryMemo
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.memo import QueryMemo
 
 #: The CPU time per question, in milliseconds, of an earlier prototype that embedded questions on a server.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}

@@ -16,8 +16,8 @@ import re
 from itertools import accumulate
 from pathlib import Path
 
-from branchrank.corpus.loading import load_corpus
-from branchrank.tree.build import build_nodes
+from branchrank.documents.loading import load_corpus
+from branchrank.documents.tree.tree_build import build_nodes
 
 
 def content(root: Path) -> dict[str, list[tuple[int, int, str]]]:

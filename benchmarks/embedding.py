@@ -28,17 +28,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from branchrank.corpus.chunking import chunk_document, token_counter
-from branchrank.corpus.loading import load_corpus
-from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model
-from branchrank.execution.threads import usable_cpus
+from branchrank.core.execution.threads import usable_cpus
+from branchrank.documents.chunking import chunk_document, token_counter
+from branchrank.documents.loading import load_corpus
+from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model
 
 Vectors = npt.NDArray[np.float32]
 QUERY = "how do I configure the routing of an application"
 COLD = """
-from branchrank.settings import IndexSettings
-from branchrank.embedders import open_embedder
+from branchrank.core.settings import IndexSettings
+from branchrank.index.embedders import open_embedder
 open_embedder(IndexSettings(embedder={embedder!r})).embed_query("route")
 """
 COLD_ORIGINAL = """

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from branchrank.index.build import build_index
+from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.workspace import Workspace
 
@@ -122,7 +122,16 @@ class Server:
 
     def __init__(self, data_dir: Path, queue: int = QUEUE) -> None:
         names = [argument for name in PREDICTORS for argument in ("--predictor", name)]
-        command = [sys.executable, "-m", "branchrank.cli.main", "serve", "--port", "0", "--queue", str(queue)]
+        command = [
+            sys.executable,
+            "-m",
+            "branchrank.frontends.cli.main",
+            "serve",
+            "--port",
+            "0",
+            "--queue",
+            str(queue),
+        ]
         self._process = subprocess.Popen(
             [*command, "--quiet", "--data-dir", str(data_dir), *names], stderr=subprocess.PIPE, text=True
         )

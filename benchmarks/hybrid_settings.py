@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from branchrank import Workspace
-from branchrank.measures.matching import is_strict
+from branchrank.core.settings.fields import with_values
 from branchrank.questions.question_files import load_questions
-from branchrank.settings.fields import with_values
-from branchrank.systems.builtin import builtin_systems
+from branchrank.scoring.matching import is_strict
+from branchrank.search.systems.builtin import builtin_systems
 
 PAGE = Path(__file__).parents[1] / "docs" / "systems.md"
 #: The values of each setting beside its default, by the path of its field.

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from branchrank.index.build import build_index
+from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 COLD = """

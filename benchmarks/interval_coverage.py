@@ -64,9 +64,9 @@ from interval_coverage_shares import (
 )
 from numpy.typing import NDArray
 
-from branchrank.measures.clustering import PageTotals
-from branchrank.measures.intervals import difference_bounds, mean_bounds, wilson_bounds
-from branchrank.measures.power import SharedPages, pages_alone, plan
+from branchrank.scoring.clustering import PageTotals
+from branchrank.scoring.intervals import difference_bounds, mean_bounds, wilson_bounds
+from branchrank.scoring.power import SharedPages, pages_alone, plan
 
 STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],

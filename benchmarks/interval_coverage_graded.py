@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from interval_coverage_shares import Floats, beside_verdicts, holds, padded, rejected, short, table, width
 
-from branchrank.measures.clustering import PageTotals
-from branchrank.measures.intervals import difference_bounds
+from branchrank.scoring.clustering import PageTotals
+from branchrank.scoring.intervals import difference_bounds
 
 QUERIES = (20, 50, 300)
 

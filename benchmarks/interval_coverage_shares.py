@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.measures.clustering import Padding, PageTotals, effective_questions
-from branchrank.measures.intervals import Interval, compatible, mean_padding, padded_bounds
-from branchrank.measures.significance import sign_flip
+from branchrank.scoring.clustering import Padding, PageTotals, effective_questions
+from branchrank.scoring.intervals import Interval, compatible, mean_padding, padded_bounds
+from branchrank.scoring.significance import sign_flip
 
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]

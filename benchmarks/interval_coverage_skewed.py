@@ -13,7 +13,7 @@
 3. "Ties": 5% of the pages are lost whole, and all other questions tie. The true difference is -5 points, so
    an equivalence verdict within 5 points is false.
 4. The tables show the share of false verdicts, before and after the condition for rare pages
-   (:func:`branchrank.measures.intervals.pages_lost`), and the coverage of the interval. A false ``better`` is
+   (:func:`branchrank.scoring.intervals.pages_lost`), and the coverage of the interval. A false ``better`` is
    expected in at most 10% of the samples, and a false ``equivalent`` in at most 2.5%.
 """
 
@@ -26,8 +26,8 @@ import numpy as np
 from interval_coverage import ZIPF
 from interval_coverage_shares import Floats, short, table
 
-from branchrank.measures.comparison import CompareOptions, Comparison
-from branchrank.measures.verdicts import compare_pairs
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.verdicts import compare_pairs
 
 SHARE = 0.05
 WIN = SHARE / (1 - SHARE)

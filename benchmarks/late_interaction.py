@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.index.build import build_index
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
-from branchrank.systems.memo import QueryMemo
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.memo import QueryMemo
 
 SCALE = 10_000
 BESIDE = ("candidate tokens", "maxsim")

@@ -45,18 +45,18 @@ import msgspec
 from tree_search import ENTRY, Gold, chance, known_gold, oracle
 
 from branchrank import Run, System, Workspace
-from branchrank.errors import ReplayError
-from branchrank.io.files import digest_file
-from branchrank.llm.cassette import Cassette
-from branchrank.llm.parsing import read_labels
-from branchrank.llm.prompts import excerpt
-from branchrank.llm.request import CallResult, LLMReply, Usage, estimate_tokens
-from branchrank.measures.comparison import Comparison
+from branchrank.core.errors import ReplayError
+from branchrank.core.io.files import digest_file
+from branchrank.core.records import Record
+from branchrank.core.spec import LLMEndpoint
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Record
-from branchrank.report.drawing import draw, standalone
-from branchrank.report.result import rates_plot
-from branchrank.spec import Endpoint
+from branchrank.reports.drawing import draw, standalone
+from branchrank.reports.result import rates_plot
+from branchrank.scoring.comparison import Comparison
+from branchrank.search.llm.cassette import Cassette
+from branchrank.search.llm.parsing import read_labels
+from branchrank.search.llm.prompts import excerpt
+from branchrank.search.llm.request import CallResult, LLMReply, Usage, estimate_tokens
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -124,7 +124,7 @@ def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
     with Workspace.open(workspace.data_dir, settings=asking) as asked:
         for name in ("pageindex", "hybrid"):
             for arm in ARMS:
-                endpoint = Endpoint(base_url=url, model=arm)
+                endpoint = LLMEndpoint(base_url=url, model=arm)
                 system = msgspec.structs.replace(asked.system(name), name=f"{name}-{arm}", llm=endpoint)
                 systems.append(system)
     return systems

@@ -25,14 +25,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from branchrank.io.keys import Endpoint
-from branchrank.llm.cassette import Cassette
-from branchrank.llm.client import ChatClient
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.parsing import read_labels
-from branchrank.llm.prompts import Shown, labels, labels_schema, rerank_messages
-from branchrank.llm.request import LLMReply, LLMRequest
-from branchrank.settings import LLMSettings
+from branchrank.core.io.keys import Endpoint
+from branchrank.core.settings import LLMSettings
+from branchrank.search.llm.cassette import Cassette
+from branchrank.search.llm.client import ChatClient
+from branchrank.search.llm.gateway import Gateway
+from branchrank.search.llm.parsing import read_labels
+from branchrank.search.llm.prompts import Shown, labels, labels_schema, rerank_messages
+from branchrank.search.llm.request import LLMReply, LLMRequest
 
 LABELS = labels(30)
 COMPLETION = json.dumps(

@@ -23,11 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from branchrank.embedders.protocol import Vectors
-from branchrank.ranking.fusion import rrf
-from branchrank.ranking.lists import RankedList
-from branchrank.records import Scored
-from branchrank.stores.qdrant import (
+from branchrank.core.records import Scored
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.index.stores.qdrant_store import (
     DENSE,
     SPARSE,
     Bm25Encoder,
@@ -37,6 +35,8 @@ from branchrank.stores.qdrant import (
     embedded_collection,
     own_layout,
 )
+from branchrank.search.ranking.fusion import rrf
+from branchrank.search.ranking.lists import RankedList
 
 BAR_MS = 25.0
 TOP = 10

@@ -26,19 +26,19 @@ from typing import Literal
 import msgspec
 
 from branchrank import Run
+from branchrank.core.records import Question
 from branchrank.library import plan_from_experiment, run_benchmark
-from branchrank.measures.comparison import CompareOptions, Comparison
-from branchrank.measures.intervals import difference_interval
-from branchrank.measures.measures import named_measure
-from branchrank.measures.verdicts import compare_pairs
 from branchrank.questions.question_files import (
     load_questions,
     questions_digest,
     sample_questions,
     write_questions,
 )
-from branchrank.records import Question
 from branchrank.runs.estimates import estimate
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.intervals import difference_interval
+from branchrank.scoring.measures import named_measure
+from branchrank.scoring.verdicts import compare_pairs
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = ROOT / "examples" / "ranking.toml"
@@ -219,8 +219,8 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
     """Return an SVG plot of strict hit@1 with intervals, with a panel per set of at least 100 questions."""
-    from branchrank.report.drawing import draw, standalone
-    from branchrank.report.plots import rates
+    from branchrank.reports.drawing import draw, standalone
+    from branchrank.reports.plots import rates
 
     measure = named_measure(STRICT[0])
     shown = [

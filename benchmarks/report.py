@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.chromium import Chromium
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
-from branchrank.report.verify import verify_run
-from branchrank.report.writing import write_report
+from branchrank.reports.verify import verify_run
+from branchrank.reports.writing import write_report
 
 LOADED = "performance.timing.domComplete - performance.timing.navigationStart"
 FILTERED = """(() => {

@@ -211,7 +211,7 @@ def _best(work: Callable[[], object]) -> float:
 
 def _model() -> Result:
     """Measure how many synthetic chunks the bundled model embeds per second."""
-    from branchrank.embedders.minilm import MiniLMEmbedder
+    from branchrank.index.embedders.minilm import MiniLMEmbedder
 
     words = Words()
     draw = np.random.default_rng(0)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
-from branchrank.io.progress import Progress, no_progress
+from branchrank.core.io.progress import Progress, no_progress
+from branchrank.index.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 
 CHUNKS_PER_DOCUMENT = 20
 DIMENSION = 384

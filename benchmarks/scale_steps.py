@@ -23,7 +23,8 @@ Result = dict[str, Any]
 
 def _workspace(data_dir: Path, store: str = "", flags: dict[str, object] | None = None) -> Any:
     """Open a workspace with the synthetic embedder in place of a model."""
-    from branchrank.index import build, reader
+    from branchrank.index import index_build as build
+    from branchrank.index import reader
     from branchrank.index.workspace_folder import WorkspaceFolder
 
     embedder = SyntheticEmbedder()
@@ -34,8 +35,8 @@ def _workspace(data_dir: Path, store: str = "", flags: dict[str, object] | None 
 
 
 def _build(data_dir: Path) -> Result:
-    from branchrank.index import build
-    from branchrank.index.build import build_index
+    from branchrank.index import index_build as build
+    from branchrank.index.index_build import build_index
 
     workspace = _workspace(data_dir)
     cpu_by_stage: dict[str, float] = {}
@@ -94,9 +95,9 @@ def _open(data_dir: Path) -> Result:
 
 def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
     from branchrank.index.reader import open_index
-    from branchrank.systems.builtin import builtin_systems
-    from branchrank.systems.engine import Engine
-    from branchrank.systems.memo import QueryMemo
+    from branchrank.search.systems.builtin import builtin_systems
+    from branchrank.search.systems.engine import Engine
+    from branchrank.search.systems.memo import QueryMemo
 
     engine = Engine(open_index(workspace), workspace.corpus_root, workspace.settings, memo=QueryMemo())
     (system,) = builtin_systems((name,), workspace.settings)
@@ -119,7 +120,7 @@ def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
 
 
 def _query(data_dir: Path) -> Result:
-    from branchrank.systems.builtin import builtin_systems
+    from branchrank.search.systems.builtin import builtin_systems
 
     workspace = _workspace(data_dir, "exact")
     asked = queries(QUESTIONS)
@@ -170,7 +171,7 @@ def _chroma(data_dir: Path) -> Result:
 
 def _jobs(data_dir: Path) -> Result:
     """Measure the time of the build stage ``read`` in one process and in two processes."""
-    from branchrank.execution.executors import open_executor
+    from branchrank.core.execution.executors import open_executor
     from branchrank.index.contents import read_contents
 
     found: Result = {}

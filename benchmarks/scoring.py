@@ -20,8 +20,8 @@ import random
 import time
 from collections.abc import Callable, Mapping
 
-from branchrank.measures.matching import run_ranking
-from branchrank.measures.measures import mean, parse_measure, score
+from branchrank.scoring.matching import run_ranking
+from branchrank.scoring.measures import mean, parse_measure, score
 
 MEASURES = (
     "Success@1",

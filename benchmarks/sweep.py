@@ -20,16 +20,16 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.bench.answering import answer
-from branchrank.bench.predictors import SystemPredictor
+from branchrank.core.records import Question
+from branchrank.core.spec import Expand, Fuse, System
 from branchrank.index.reader import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question
-from branchrank.spec import Expand, Fuse, System
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
-from branchrank.systems.memo import Memo
+from branchrank.runs.bench.answering import answer
+from branchrank.runs.bench.predictors import SystemPredictor
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.memo import Memo
 
 TOP_K = 10
 ROUNDS = 5

@@ -40,27 +40,27 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from branchrank.corpus.loading import discover
-from branchrank.index.build import build_index
+from branchrank.core.records import Question
+from branchrank.core.settings import LLMSettings
+from branchrank.core.spec import System, TreeSearch
+from branchrank.documents.loading import discover
+from branchrank.documents.tree.navigate import Tree
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.ledger import Totals, totals_by
-from branchrank.llm.prompts import excerpt
-from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Usage, estimate_tokens
-from branchrank.llm.session import LLMSession
-from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question
-from branchrank.settings import LLMSettings
-from branchrank.spec import System, TreeSearch
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
-from branchrank.systems.llm_choice import HEADING_CHARS, estimate
-from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.memo import QueryMemo
-from branchrank.systems.query import Query
-from branchrank.tree.navigate import Tree
+from branchrank.scoring.matching import is_strict
+from branchrank.search.llm.gateway import Gateway
+from branchrank.search.llm.ledger import Totals, totals_by
+from branchrank.search.llm.prompts import excerpt
+from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Usage, estimate_tokens
+from branchrank.search.llm.session import LLMSession
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.llm_choice import HEADING_CHARS, estimate
+from branchrank.search.systems.llm_stages import LLMStages
+from branchrank.search.systems.memo import QueryMemo
+from branchrank.search.systems.query import Query
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
 SEED = 42

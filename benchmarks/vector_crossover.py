@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.embedders.protocol import Vectors
-from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import (
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.index.stores.chroma import ChromaVectors, build_collection
+from branchrank.index.stores.vectors import (
     EXACT_UP_TO,
     ExactVectors,
     load_vectors,

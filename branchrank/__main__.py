@@ -1,6 +1,6 @@
 """``python -m branchrank``: the command line."""
 
-from branchrank.cli.main import main
+from branchrank.frontends.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -10,35 +10,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from branchrank.bench.beir import BeirOptions, beir_plan
-from branchrank.bench.benchmark import BenchmarkOptions
-from branchrank.bench.experiment import plan_from_experiment
-from branchrank.bench.plan import Plan, PlanEstimate, estimate_plan, plan_from_names
-from branchrank.bench.record import Seal, seal_plan
-from branchrank.bench.resume import RunAccess, plan_from_run
-from branchrank.bench.tuning import tune, write_tuned
-from branchrank.corpus.loading import digest_now
-from branchrank.corpus.named import add_corpus, list_corpora, locate_corpus, write_corpus_questions
-from branchrank.embedders import minilm
-from branchrank.errors import RunError
-from branchrank.io.files import write_text
-from branchrank.io.progress import Notify, Progress, no_notice
-from branchrank.io.table import latex_table
-from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.power import Assumptions
+from branchrank.core.errors import RunError
+from branchrank.core.io.files import write_text
+from branchrank.core.io.progress import Notify, Progress, no_notice
+from branchrank.core.io.table import latex_table
+from branchrank.core.settings import IndexSettings
+from branchrank.core.settings.fields import with_values
+from branchrank.documents.loading import digest_now
+from branchrank.documents.named import add_corpus, list_corpora, locate_corpus, write_corpus_questions
+from branchrank.index.embedders import minilm
 from branchrank.questions.labels import agreement
 from branchrank.questions.qrels import BeirQuestions, beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.report import advice, datasets
-from branchrank.report.advice import Advice
-from branchrank.report.datasets import DatasetComparison
-from branchrank.report.gate_files import write_gate
-from branchrank.report.power_analysis import PowerAnalysis, power_analysis
-from branchrank.report.verify import verify_run as verify
-from branchrank.report.writing import run_and_report
+from branchrank.reports import advice, datasets
+from branchrank.reports.advice import Advice
+from branchrank.reports.datasets import DatasetComparison
+from branchrank.reports.gate_files import write_gate
+from branchrank.reports.power_analysis import PowerAnalysis, power_analysis
+from branchrank.reports.verify import verify_run as verify
+from branchrank.reports.writing import run_and_report
 from branchrank.run import Run
 from branchrank.runs import exchange, results_table
+from branchrank.runs.bench.beir_plan import BeirOptions, beir_plan
+from branchrank.runs.bench.experiment import plan_from_experiment
+from branchrank.runs.bench.plan import Plan, PlanEstimate, estimate_plan, plan_from_names
+from branchrank.runs.bench.record import Seal, seal_plan
+from branchrank.runs.bench.resume import RunAccess, plan_from_run
+from branchrank.runs.bench.running import BenchmarkOptions
+from branchrank.runs.bench.tuning import tune, write_tuned
 from branchrank.runs.directory import list_runs
 from branchrank.runs.estimates import pilot
 from branchrank.runs.exchange import (
@@ -50,11 +50,11 @@ from branchrank.runs.exchange import (
     score_trec,
 )
 from branchrank.runs.results_table import ResultsTable, comparison_table
-from branchrank.settings import IndexSettings
-from branchrank.settings.fields import with_values
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.llm_stages import spent_line
-from branchrank.systems.query import read_filters
+from branchrank.scoring.measures import NamedMeasure
+from branchrank.scoring.power import Assumptions
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.llm_stages import spent_line
+from branchrank.search.systems.query import read_filters
 from branchrank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ _DEMO_SETTINGS = {
 def run_benchmark(plan: Plan, *, progress: bool | Progress = False, **options: Any) -> Run:
     """Run a plan, write the run's directory and its report, and return the finished run.
 
-    ``options`` are fields of :class:`~branchrank.bench.benchmark.BenchmarkOptions`. An interrupted run of the
-    same plan is resumed, unless ``fresh`` is true. For a plan from :func:`plan_from_run`, ``resume`` is the
-    directory of the interrupted run. ``seal`` is a file that :func:`seal_plan` wrote. If ``seal`` is given,
-    the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
+    ``options`` are fields of :class:`~branchrank.runs.bench.running.BenchmarkOptions`. An interrupted run of
+    the same plan is resumed, unless ``fresh`` is true. For a plan from :func:`plan_from_run`, ``resume`` is
+    the directory of the interrupted run. ``seal`` is a file that :func:`seal_plan` wrote. If ``seal`` is
+    given, the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
     ``progress`` is true, progress bars are shown. If the plan is invalid, a single error with all problems is
     raised before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed``
     contains the predictor's name.
@@ -127,7 +127,7 @@ def run_beir(
     """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
     ``folder`` may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
-    downloaded. ``options`` are fields of :class:`~branchrank.bench.beir.BeirOptions`: ``split``,
+    downloaded. ``options`` are fields of :class:`~branchrank.runs.bench.beir_plan.BeirOptions`: ``split``,
     ``data_dir``, ``remove_query`` and ``settings``.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
@@ -138,8 +138,8 @@ def run_beir(
     and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
     tests between the predictors.
 
-    If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
-    :class:`~branchrank.errors.InputError` is raised before any work starts.
+    If a name, a measure or a file is invalid, :class:`~branchrank.core.errors.UsageError` or
+    :class:`~branchrank.core.errors.InputError` is raised before any work starts.
 
     >>> from branchrank import library
     >>> run = library.run_beir("beir/small")
@@ -160,8 +160,8 @@ def import_beir(
     """Convert the queries and relevance judgments in a BEIR folder to a question file.
 
     If ``remove_query`` is true, the document with the query's id is removed from each query's hits. Raises
-    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
-    :class:`~branchrank.errors.InputError` for a file that can't be read.
+    :class:`~branchrank.core.errors.QuestionError` for a folder without queries or judgments, and
+    :class:`~branchrank.core.errors.InputError` for a file that can't be read.
     """
     made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
     write_questions(Path(output), made.questions)
@@ -177,7 +177,7 @@ def power(
 ) -> PowerAnalysis:
     """Compute the smallest difference that a benchmark can detect with each number of questions.
 
-    ``assumptions`` are fields of :class:`~branchrank.measures.power.Assumptions`. ``rate`` is the hit rate
+    ``assumptions`` are fields of :class:`~branchrank.scoring.power.Assumptions`. ``rate`` is the hit rate
     that you expect (default 0.7). ``disagreement`` is the share of questions on which exactly one of two
     predictors has a correct hit (default 0.2). ``difference`` is the difference in hit rate that you want to
     confirm. ``candidates`` is the number of predictors compared with the baseline (default 1). ``alpha`` is
@@ -187,8 +187,8 @@ def power(
     other arguments. The estimates use the run's results on ``measure`` (by default the primary measure).
     Printing the result shows a table.
 
-    Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
-    :class:`~branchrank.errors.RunError` for a run that can't be read.
+    Raises :class:`~branchrank.core.errors.UsageError` for contradictory assumptions, and
+    :class:`~branchrank.core.errors.RunError` for a run that can't be read.
 
     >>> [plan.unanimous for plan in power([100]).plans]
     [6]
@@ -209,9 +209,9 @@ def compare_datasets(
     result contains the means and the comparisons. Printing the result shows a table, and its attribute
     ``frame`` is a DataFrame. The methods ``text`` and ``write`` produce Markdown or CSV.
 
-    Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
-    required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
-    that can't be read, a run without answerable questions, and two runs with the same questions.
+    Raises :class:`~branchrank.core.errors.UsageError` if the runs have no system in common. ``measure`` is
+    required if the runs declare different measures. Raises :class:`~branchrank.core.errors.RunError` for a
+    run that can't be read, a run without answerable questions, and two runs with the same questions.
     """
     given = runs.values() if isinstance(runs, Mapping) else runs
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
@@ -228,7 +228,7 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Recommend a system from finished runs, within limits on p95 latency and LLM cost per query.
 
-    There is one :class:`~branchrank.report.advice.Advice` for each set of questions; runs over the same
+    There is one :class:`~branchrank.reports.advice.Advice` for each set of questions; runs over the same
     questions are merged. ``max_cost`` is in the currency of the runs' price table.
     """
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in runs]
@@ -253,7 +253,7 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
 
     ``ids`` selects the kind of document ids, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
     of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to
-    each question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
+    each question is returned. Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -280,7 +280,7 @@ def latex(table: ResultsTable) -> str:
 def write_latex(path: str | Path, table: ResultsTable) -> None:
     """Write a table of results as LaTeX to a file.
 
-    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    Raises :class:`~branchrank.core.errors.StorageError` if the file can't be written.
     """
     write_text(Path(path), latex(table))
 
@@ -301,7 +301,7 @@ def demo(
     is inside ``folder/reports``. A second call resumes an interrupted demo or returns the finished run. If
     ``fresh`` is true, a new run is started. Existing files are not overwritten.
 
-    Raises :class:`~branchrank.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
+    Raises :class:`~branchrank.core.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
     folder = Path(folder)
     copy_sample(folder, minilm.MODEL if minilm.is_installed() else STAND_IN)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from branchrank.errors import UsageError
-from branchrank.measures.comparison import DELTA, CompareOptions, Comparison
+from branchrank.core.errors import UsageError
+from branchrank.core.settings import arguments
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
-from branchrank.runs.run import RunData, load_run
+from branchrank.runs.run_data import RunData, load_run
 from branchrank.runs.timings import Timing
 from branchrank.runs.warnings import failures
-from branchrank.settings import arguments
+from branchrank.scoring.comparison import DELTA, CompareOptions, Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from branchrank.report.verify import Verification
+    from branchrank.reports.verify import Verification
     from branchrank.runs.attribution import Explanation
     from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
 
@@ -50,8 +50,8 @@ class Run:
     def load(cls, directory: str | Path) -> Run:
         """Load a finished run from its directory.
 
-        Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or from another
-        version of BranchRank.
+        Raises :class:`~branchrank.core.errors.RunError` if the run is missing, unfinished, damaged or from
+        another version of BranchRank.
         """
         return cls(load_run(arguments.path("directory", directory)))
 
@@ -61,7 +61,7 @@ class Run:
         return f"<Run {data.directory.name}: {len(data.asked)} questions{cut}, {', '.join(data.predictors)}>"
 
     def _repr_html_(self) -> str:
-        from branchrank.report.writing import run_html
+        from branchrank.reports.writing import run_html
 
         return run_html(self.data)
 
@@ -122,7 +122,7 @@ class Run:
 
         With ``verbose``, first print each comparison, and the rates by gold level and for half and full hits.
         """
-        from branchrank.report.terminal import print_details, print_summary
+        from branchrank.reports.terminal_report import print_details, print_summary
 
         if verbose:
             print_details(self.data)
@@ -141,14 +141,14 @@ class Run:
         conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
         slice was not declared before the run.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown slice or value.
         """
         return Run(self.data.where(*conditions))
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
         """Return the gold's rank after each stage for one question, and the stage at which the gold was lost.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown question or predictor.
         """
         from branchrank.runs.attribution import explain
 
@@ -174,7 +174,7 @@ class Run:
         the interval are adjusted for the number of candidates, as in the run's report. For other comparisons,
         the p-value and the interval are not adjusted for multiple testing.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor or measure.
         """
         data = self.data
         baseline = baseline or data.judgment.baseline
@@ -199,7 +199,7 @@ class Run:
         The result contains the comparisons as records (``comparisons``) and as a DataFrame (``frame``).
         Printing the result shows one sentence per comparison.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor or measure.
 
         >>> from branchrank import Run, library
         >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -229,12 +229,12 @@ class Run:
         two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
         run is better. ``measures`` and this run's other declared measures are reported with confidence
         intervals, but are not tested. ``options`` are fields of
-        :class:`~branchrank.measures.comparison.CompareOptions`: ``predictor``, ``primary`` (the measure that
+        :class:`~branchrank.scoring.comparison.CompareOptions`: ``predictor``, ``primary`` (the measure that
         is tested, by default this run's primary measure) and ``delta`` (default 0.05). Printing the result
         shows the same text as ``branchrank compare``.
 
-        Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
-        :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        Raises :class:`~branchrank.core.errors.RunError` if the two runs have different questions, and
+        :class:`~branchrank.core.errors.UsageError` for an unknown predictor or measure.
         """
         from branchrank.runs.run_comparison import compare_runs
 
@@ -268,10 +268,10 @@ class Run:
         the text of the documents. ``corpus`` is the folder that contains the corpus now. ``notice`` is called
         with a one-line message if the documents in ``corpus`` have changed since the run.
 
-        Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
+        Raises :class:`~branchrank.core.errors.UsageError` if the report of another run would be overwritten.
         """
-        from branchrank.corpus.named import locate_corpus
-        from branchrank.report.writing import write_report
+        from branchrank.documents.named import locate_corpus
+        from branchrank.reports.writing import write_report
         from branchrank.runs.directory import clear_temporary
         from branchrank.runs.tables import write_tables
 
@@ -303,6 +303,6 @@ class Run:
         ``options`` are the keyword arguments of :func:`branchrank.library.verify`, such as ``rerun``, the
         number of randomly drawn questions that the systems answer again.
         """
-        from branchrank.report.verify import verify_run
+        from branchrank.reports.verify import verify_run
 
         return verify_run(self.directory, **options)

@@ -15,19 +15,11 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self, get_args
 
-from branchrank.bench.benchmark import BenchmarkOptions
-from branchrank.bench.plan import plan_from_names
-from branchrank.corpus.locating import Anchor, Locator
-from branchrank.errors import ArtifactError, QuestionError, UsageError
-from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
-from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
-from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
-from branchrank.io import Closing
-from branchrank.io.progress import Notify, Progress, shown_progress
-from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.records import Hit, Retrieval
-from branchrank.run import Run
-from branchrank.settings import (
+from branchrank.core.errors import ArtifactError, QuestionError, UsageError
+from branchrank.core.io import Closing
+from branchrank.core.io.progress import Notify, Progress, shown_progress
+from branchrank.core.records import Hit, Retrieval
+from branchrank.core.settings import (
     AnchoringSettings,
     BenchmarkSettings,
     GrepSettings,
@@ -35,24 +27,32 @@ from branchrank.settings import (
     RetrievalSettings,
     arguments,
 )
-from branchrank.spec import Endpoint, System
-from branchrank.systems.builtin import GROUPS, builtin_systems
-from branchrank.systems.checks import check_embedder, problems
-from branchrank.systems.document_systems import Mode, document_search
-from branchrank.systems.engine import Engine
-from branchrank.systems.llm_stages import LLMStages, open_llm
-from branchrank.systems.memo import Memo
-from branchrank.systems.query import Query, read_filters
-from branchrank.systems.workspace_tree import WorkspaceTree
+from branchrank.core.spec import LLMEndpoint, System
+from branchrank.documents.locating import Anchor, Locator
+from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
+from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
+from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
+from branchrank.questions.workspace_files import QuestionFiles
+from branchrank.run import Run
+from branchrank.runs.bench.plan import plan_from_names
+from branchrank.runs.bench.running import BenchmarkOptions
+from branchrank.search.systems.builtin import GROUPS, builtin_systems
+from branchrank.search.systems.document_systems import Mode, document_search
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.llm_stages import LLMStages, open_llm
+from branchrank.search.systems.memo import Memo
+from branchrank.search.systems.query import Query, read_filters
+from branchrank.search.systems.system_checks import check_embedder, problems
+from branchrank.search.systems.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.documents.tree.navigate import Tree
     from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
     from branchrank.index.reader import CheckedIndex
-    from branchrank.llm.gateway import Gateway
-    from branchrank.runs.labeling import Labeling
-    from branchrank.systems.search_tools import SearchTools
-    from branchrank.tree.navigate import Tree
+    from branchrank.runs.passage_pools import Labeling
+    from branchrank.search.llm.gateway import Gateway
+    from branchrank.search.systems.search_tools import SearchTools
 
 #: A name, a system, an object with a method ``retrieve(query, k)``, a function of query and k, a retriever of
 #: another framework (whose types are not imported here), or a pair of a name and one of these.
@@ -69,10 +69,10 @@ class WorkspaceQuestions(QuestionFiles):
 
         ``pool`` is the ``depth`` (default 5) and the ``seed`` of the order (default 42). Labels are written
         to the question file ``output``, which is created if it does not exist. ``questions`` is the question
-        file of a run that does not store question texts. Raises :class:`~branchrank.errors.RunError` if the
-        workspace's documents have changed since the run.
+        file of a run that does not store question texts. Raises :class:`~branchrank.core.errors.RunError` if
+        the workspace's documents have changed since the run.
         """
-        from branchrank.runs.labeling import Labeling
+        from branchrank.runs.passage_pools import Labeling
 
         asked = None if questions is None else Path(questions)
         return Labeling(
@@ -139,11 +139,11 @@ class Workspace(Closing):
         ``settings`` maps setting names (such as ``"local.rrf_k"``) to values, which override
         ``branchrank.toml`` and environment variables. If ``rebuild`` is true, a missing or stale index is
         built on first use. If ``rebuild`` is false, a missing or stale index raises
-        :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with a one-line message when something
-        is downloaded or built. ``progress`` is ``True`` to show progress bars, or a function that is called
-        with stage, done and total.
+        :class:`~branchrank.core.errors.ArtifactError`. ``notify`` is called with a one-line message when
+        something is downloaded or built. ``progress`` is ``True`` to show progress bars, or a function that
+        is called with stage, done and total.
 
-        Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
+        Raises :class:`~branchrank.core.errors.UsageError` for an invalid setting.
         """
         folder = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=settings, notify=notify)
         return cls(folder, rebuild=rebuild, progress=progress)
@@ -172,10 +172,10 @@ class Workspace(Closing):
         nodes, which replace BranchRank's chunks and nodes. With ``code``, source code is indexed as well. If
         ``corpus`` is a BEIR folder, the BEIR documents are first written to files in the workspace.
 
-        Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
-        :class:`~branchrank.errors.ModelError` if the embedder is not available,
-        :class:`~branchrank.errors.UsageError` for an invalid setting, and
-        :class:`~branchrank.errors.BusyError` if another process is building an index.
+        Raises :class:`~branchrank.core.errors.CorpusError` if there are no documents,
+        :class:`~branchrank.core.errors.ModelError` if the embedder is not available,
+        :class:`~branchrank.core.errors.UsageError` for an invalid setting, and
+        :class:`~branchrank.core.errors.BusyError` if another process is building an index.
 
         >>> from branchrank import Workspace
         >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
@@ -217,9 +217,9 @@ class Workspace(Closing):
         that contains the documents. The default is the corpus specified in ``branchrank.toml`` in
         ``data_dir`` or in ``folder``.
 
-        Raises the same errors as :meth:`build`. Also raises :class:`~branchrank.errors.InputError` for an
-        invalid file, and :class:`~branchrank.errors.ArtifactError` for an unsafe folder or vectors from
-        another embedder. After an error, ``data_dir`` is unchanged.
+        Raises the same errors as :meth:`build`. Also raises :class:`~branchrank.core.errors.InputError` for
+        an invalid file, and :class:`~branchrank.core.errors.ArtifactError` for an unsafe folder or vectors
+        from another embedder. After an error, ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -306,7 +306,7 @@ class Workspace(Closing):
         0     local          8           1.0
         1   nothing          8           0.0
         """
-        from branchrank.report.writing import run_and_report
+        from branchrank.reports.writing import run_and_report
 
         given = {
             "benchmark.primary": primary,
@@ -338,7 +338,7 @@ class Workspace(Closing):
         """Compare each file of the index with the digest that the build recorded for the file.
 
         Opening an index is faster than this check, because opening compares only files with a new size, inode
-        or timestamp. Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged
+        or timestamp. Raises :class:`~branchrank.core.errors.ArtifactError` with the name of the first damaged
         file.
 
         >>> from branchrank import Workspace
@@ -353,7 +353,7 @@ class Workspace(Closing):
         """Suggest a distance threshold at which 95% of the questions keep their nearest chunk.
 
         ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
-        :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
+        :class:`~branchrank.core.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
@@ -386,7 +386,7 @@ class Workspace(Closing):
     def index(self) -> Index:
         """The opened index.
 
-        Raises :class:`~branchrank.errors.ArtifactError` if the index is missing or stale.
+        Raises :class:`~branchrank.core.errors.ArtifactError` if the index is missing or stale.
         """
         with self._lock:
             if self._index is None:
@@ -404,7 +404,7 @@ class Workspace(Closing):
         return measured_distance(self._folder).words
 
     def _build(self) -> Index:
-        from branchrank.index.build import build_index
+        from branchrank.index.index_build import build_index
 
         with shown_progress(self._progress) as progress:
             return build_index(self._folder, progress=progress)
@@ -449,7 +449,7 @@ class Workspace(Closing):
 
         A ``System`` record is checked and returned.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown name or an invalid system.
         """
         if isinstance(name, str) and name in GROUPS:
             raise UsageError(
@@ -467,7 +467,7 @@ class Workspace(Closing):
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
         """Replace ``all`` and ``family`` with the names of their predictors, and return each name once.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown name.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown name.
         """
         spelled = builtin_systems(arguments.texts("names", names, "local"), self.settings)
         return tuple(system.name for system in spelled)
@@ -488,8 +488,8 @@ class Workspace(Closing):
         ``keywords`` instead of ``query``. Only documents that pass every filter in ``filters`` are searched.
         An example of a filter is ``"file_path=guide/*.md"``.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter. Opening the index or a
-        branch can raise other errors.
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown system or filter. Opening the index
+        or a branch can raise other errors.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -534,8 +534,8 @@ class Workspace(Closing):
         ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). Each hit is the best
         chunk of a document. The hit's ``members`` are the best chunks of that document, including the hit
         itself. ``limit`` defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in
-        :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but the
-        index has none, or the model in ``[embedding]`` is another one.
+        :meth:`search`. Raises :class:`~branchrank.core.errors.UsageError` if the mode needs embeddings, but
+        the index has none, or the model in ``[embedding]`` is another one.
         """
         arguments.one_of("mode", mode, get_args(Mode))
         k = self.settings.part(RetrievalSettings).final_limit
@@ -562,7 +562,7 @@ class Workspace(Closing):
     def check_llm(self, system: str | System) -> None:
         """Check the LLM endpoint of a system, if the system uses an LLM.
 
-        Raises :class:`~branchrank.errors.LLMError` if the endpoint does not answer or rejects the key.
+        Raises :class:`~branchrank.core.errors.LLMError` if the endpoint does not answer or rejects the key.
         """
         chosen = self.system(system)
         if chosen.asks_llm:
@@ -580,14 +580,14 @@ class Workspace(Closing):
     @property
     def tools(self) -> SearchTools:
         """The search tools (``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``)."""
-        from branchrank.systems.search_tools import SearchTools
+        from branchrank.search.systems.search_tools import SearchTools
 
         with self._lock:
             if self._tools is None:
                 self._tools = SearchTools(self.engine)
             return self._tools
 
-    def _gateway(self, endpoint: Endpoint) -> Gateway:
+    def _gateway(self, endpoint: LLMEndpoint) -> Gateway:
         """Return the LLM gateway for an endpoint, opened on first use."""
         with self._lock:
             if self._llm is None:

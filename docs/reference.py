@@ -12,8 +12,8 @@ from textwrap import fill
 
 import click
 
-from branchrank.cli.main import main
-from branchrank.settings import PARTS, Setting, Settings, settings_of
+from branchrank.core.settings import PARTS, Setting, Settings, settings_of
+from branchrank.frontends.cli.main import main
 
 DOCS = Path(__file__).parent
 

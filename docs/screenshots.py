@@ -18,10 +18,10 @@ import tempfile
 from pathlib import Path
 
 from branchrank import Workspace
-from branchrank.cli.search import PREDICTORS
-from branchrank.serve.searches import Searches
-from branchrank.serve.service import Service
-from branchrank.serve.tui import SearchApp
+from branchrank.frontends.cli.search import PREDICTORS
+from branchrank.frontends.serve.searches import Searches
+from branchrank.frontends.serve.service import Service
+from branchrank.frontends.serve.tui import SearchApp
 
 IMAGES = Path(__file__).parent / "images"
 QUERY = "how do I compare two runs"

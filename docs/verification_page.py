@@ -88,7 +88,7 @@ def verification_page() -> str:
     """Return the text of ``verification.md``."""
     from support.tamperings import TAMPERINGS
 
-    from branchrank.report.verify.rerun import ALTERED, chance_found
+    from branchrank.reports.verify.rerun import ALTERED, chance_found
 
     groups: dict[str, list[str]] = {}
     for each in TAMPERINGS:

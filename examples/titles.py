@@ -1,7 +1,7 @@
 # titles.py: rank pages by how many words of the query their first line contains
 from pathlib import Path
 
-from branchrank.records import Hit
+from branchrank.core.records import Hit
 
 DOCS = Path("docs")
 

@@ -33,12 +33,12 @@ SLOWEST = (
     "docs/test_commands.py",
     "faults/",
     "doors/",
-    "llm/test_whole_run.py",
-    "cli/test_sample.py",
-    "cli/test_garbage.py",
+    "search/test_whole_run.py",
+    "frontends/test_sample.py",
+    "frontends/test_garbage.py",
     "damaged_files/",
     "test_library_citizen.py",
-    "report/",
+    "reports/",
 )
 #: Long tests that are started last, so that the other processes of ``make test-full`` work on them.
 LAST = "faults/test_disk_faults.py::test_operations_fail_at_random[benchmark"

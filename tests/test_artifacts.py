@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.errors import InputError, StorageError
-from branchrank.io.files import atomic_writer, digest_bytes, digest_file, read_jsonl, write_jsonl, write_text
-from branchrank.records import Scored, Span
+from branchrank.core.errors import InputError, StorageError
+from branchrank.core.io.files import (
+    atomic_writer,
+    digest_bytes,
+    digest_file,
+    read_jsonl,
+    write_jsonl,
+    write_text,
+)
+from branchrank.core.records import Scored, Span
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o027, 0o640)])

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from support.loopback import RawServer, says
 
-from branchrank.io.http import ERROR_BODY_BYTES, LOST, OversizedError, send
-from branchrank.io.keys import is_loopback
+from branchrank.core.io.http_client import ERROR_BODY_BYTES, LOST, OversizedError, send
+from branchrank.core.io.keys import is_loopback
 
 SECRET = "s3cret-0123456789"
 

@@ -14,7 +14,7 @@ import pytest
 from support.commands import ROOT
 from support.small_index import DOCUMENTS
 
-from branchrank.io.environment import temporary_environment
+from branchrank.core.io.environment import temporary_environment
 
 SUPPORT = ROOT / "tests" / "support"
 STORES = [("exact", "fake:64"), ("chroma", "all-MiniLM-L6-v2")]
@@ -74,8 +74,8 @@ def test_a_closed_workspace_leaves_nothing_open(folder: Path, store: str, embedd
 SUMS = """
 import hashlib, sys
 import numpy as np
-from branchrank.measures.intervals import difference_interval
-from branchrank.stores.vectors import ExactVectors
+from branchrank.scoring.intervals import difference_interval
+from branchrank.index.stores.vectors import ExactVectors
 
 random = np.random.default_rng(7)
 found = []
@@ -105,8 +105,8 @@ def test_sums_have_the_same_bits_for_any_number_of_blas_threads(tmp_path: Path, 
 def test_a_class_in_the_working_directory_is_importable_by_the_command_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from branchrank.bench.predictors import load_class_predictor
-    from branchrank.errors import UsageError
+    from branchrank.core.errors import UsageError
+    from branchrank.runs.bench.predictors import load_class_predictor
 
     name = "retriever_of_this_folder"
     (folder / f"{name}.py").write_text("class Mine:\n    def retrieve(self, query, k):\n        return []\n")
@@ -164,7 +164,7 @@ def test_random_numbers_and_the_start_method_are_restored(tmp_path: Path) -> Non
     script = tmp_path / "restored.py"
     script.write_text(
         "import multiprocessing, random\n"
-        "from branchrank.io.environment import preserved_random_state, preserved_start_method\n"
+        "from branchrank.core.io.environment import preserved_random_state, preserved_start_method\n"
         "random.seed(1)\n"
         "with preserved_random_state(), preserved_start_method():\n"
         "    random.random(), multiprocessing.RLock()\n"

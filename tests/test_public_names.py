@@ -105,7 +105,7 @@ def test_type_checkers_see_the_same_names() -> None:
         for alias in node.names
     }
     assert sorted(seen) == NAMES
-    homes = branchrank._HOMES | {"errors": "branchrank", "library": "branchrank"}
+    homes = branchrank._HOMES | {"errors": "branchrank.core", "library": "branchrank"}
     assert seen == {name: f"{homes[name]}.{name}" for name in NAMES}
     assert (Path(branchrank.__file__).parent / "py.typed").is_file()
 
@@ -128,7 +128,7 @@ def test_the_package_logs_nowhere_unless_asked() -> None:
     code = (
         "import logging, branchrank\n"
         "root = list(logging.root.handlers)\n"
-        "logging.getLogger('branchrank.serve').error('unseen')\n"
+        "logging.getLogger('branchrank.frontends.serve').error('unseen')\n"
         "assert root == logging.root.handlers == []\n"
         "assert logging.getLogger('branchrank').level == logging.NOTSET\n"
     )

@@ -13,7 +13,7 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_questions, make_run
 
-from branchrank.errors import RunError, UsageError
+from branchrank.core.errors import RunError, UsageError
 from branchrank.run import Run
 
 PLANNED = (Planned("local", 0.4), Planned("hybrid", 0.9), Planned("asked", 0.6, llm="tiny", fails="q0003"))

@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.world import World, named
-from branchrank.embedders.protocol import Vectors
+from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.reader import open_index
+from branchrank.index.stores.vectors import ExactVectors
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.stores.vectors import ExactVectors
 
 DEPTH = 40
 GROUP = "vector search"

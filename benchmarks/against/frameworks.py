@@ -21,10 +21,10 @@ from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.table import Rate
 from benchmarks.against.world import World, missing, named
 from branchrank import Hit, Workspace
-from branchrank.embedders.protocol import Vectors
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.engine import Engine
-from branchrank.systems.memo import QueryMemo
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.memo import QueryMemo
 
 GROUP = "whole benchmark"
 DEPTH, RETURNED, RRF_K = 40, 5, 60

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.world import World, missing, named
-from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import analyzer
-from branchrank.stores.bm25 import Bm25Index
+from branchrank.core.settings import Bm25Settings
+from branchrank.index.stores.analyzer import analyzer
+from branchrank.index.stores.bm25 import Bm25Index
 
 DEPTH = 40
 GROUP = "lexical query"

@@ -15,12 +15,12 @@ import numpy as np
 from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.table import Skipped
 from benchmarks.against.world import ROOT, World, missing, named
-from branchrank.embedders import Embedder
-from branchrank.embedders.minilm import MODEL, MiniLMEmbedder, find_model
-from branchrank.embedders.nomic import NomicEmbedder
-from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
-from branchrank.errors import BranchRankError
-from branchrank.settings.parts import Precision
+from branchrank.core.errors import BranchRankError
+from branchrank.core.settings.parts import Precision
+from branchrank.index.embedders import Embedder
+from branchrank.index.embedders.minilm import MODEL, MiniLMEmbedder, find_model
+from branchrank.index.embedders.nomic import NomicEmbedder
+from branchrank.index.embedders.sentence_transformers import SentenceTransformersEmbedder
 
 GROUP = "embedding"
 #: The number of texts per call.

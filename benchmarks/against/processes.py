@@ -17,7 +17,7 @@ from itertools import count
 from benchmarks.against.pairs import Pair
 from benchmarks.against.table import Row, Start
 from benchmarks.against.world import ROOT, World, named
-from branchrank.embedders.minilm import find_model
+from branchrank.index.embedders.minilm import find_model
 
 GROUP = "cold start"
 #: After this many seconds, no new round of a comparison starts, except to reach the minimum number of rounds.

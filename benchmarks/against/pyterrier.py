@@ -12,9 +12,9 @@ from benchmarks.against.lexical import DEPTH, GROUP, WHAT
 from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.table import Skipped
 from benchmarks.against.world import World, named
-from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import analyzer
-from branchrank.stores.bm25 import Bm25Index
+from branchrank.core.settings import Bm25Settings
+from branchrank.index.stores.analyzer import analyzer
+from branchrank.index.stores.bm25 import Bm25Index
 
 #: The folder with the jars that PyTerrier downloaded.
 JARS = Path.home() / ".pyterrier"

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.against.table import Skipped
-from branchrank.embedders.minilm import MODEL
-from branchrank.embedders.protocol import Vectors
-from branchrank.index.build import build_index
+from branchrank.core.records import Question
+from branchrank.index.embedders.minilm import MODEL
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index, open_index
+from branchrank.index.stores.analyzer import chunk_terms, embedded_text
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question
-from branchrank.stores.analyzer import chunk_terms, embedded_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"

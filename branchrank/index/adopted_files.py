@@ -25,15 +25,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from branchrank.corpus.loading import Corpus
-from branchrank.corpus.placing import opened_up, passage_of
-from branchrank.embedders.protocol import Vectors
-from branchrank.errors import ArtifactError, InputError, UsageError, or_else
+from branchrank.core.errors import ArtifactError, InputError, UsageError, or_else
+from branchrank.core.io.files import copy_folder, read_jsonl, reading_errors
+from branchrank.core.records import Chunk
+from branchrank.documents.loading import Corpus
+from branchrank.documents.placing import opened_up, passage_of
+from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree.store import check_nodes, load_nodes
+from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.generations import CHROMA, CHUNKS
-from branchrank.io.files import copy_folder, read_jsonl, reading_errors
-from branchrank.records import Chunk
-from branchrank.tree.navigate import Tree
-from branchrank.tree.store import check_nodes, load_nodes
 
 #: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
@@ -102,7 +102,7 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
     empty and the database does not have exactly one collection. Raises :class:`ArtifactError` with ``remedy``
     if the database can't be read.
     """
-    from branchrank.stores.chroma import connected
+    from branchrank.index.stores.chroma import connected
 
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"

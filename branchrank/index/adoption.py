@@ -1,10 +1,10 @@
 """Copy chunks, vectors and nodes from another program into a workspace.
 
-1. The documents are read, and every chunk is located in a document (:mod:`branchrank.corpus.placing`). Chunks
-   that are not found in any document are left out and listed in the adoption record.
+1. The documents are read, and every chunk is located in a document (:mod:`branchrank.documents.placing`).
+   Chunks that are not found in any document are left out and listed in the adoption record.
 2. A sample of the chunks is embedded again, and the new vectors are compared with the existing vectors in the
-   collection (:mod:`branchrank.embedders.protocol`). If the new vectors agree with the existing vectors, the
-   existing vectors are reused. Chunks that have no vector in the collection are embedded.
+   collection (:mod:`branchrank.index.embedders.protocol`). If the new vectors agree with the existing
+   vectors, the existing vectors are reused. Chunks that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
@@ -25,19 +25,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.corpus.lines import normalize
-from branchrank.corpus.loading import Corpus, load_corpus
-from branchrank.corpus.named import locate_corpus
-from branchrank.corpus.placing import Place, Places, passage_of, string_of
-from branchrank.embedders import open_embedder
-from branchrank.embedders.protocol import (
-    Embedder,
-    EmbedderIdentity,
-    Vectors,
-    check_agreement,
-    unit_rows,
-)
-from branchrank.errors import ArtifactError, InputError, UsageError
+from branchrank.core.errors import ArtifactError, InputError, UsageError
+from branchrank.core.io.files import digest_file, write_jsonl
+from branchrank.core.records import Chunk, Node, Record
+from branchrank.documents.lines import normalize
+from branchrank.documents.loading import Corpus, load_corpus
+from branchrank.documents.named import locate_corpus
+from branchrank.documents.placing import Place, Places, passage_of, string_of
+from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree.tree_build import build_nodes, with_summaries
 from branchrank.index.adopted_files import (
     ChromaRecords,
     GivenChunk,
@@ -45,15 +41,19 @@ from branchrank.index.adopted_files import (
     json_objects,
     read_found,
 )
+from branchrank.index.embedders import open_embedder
+from branchrank.index.embedders.protocol import (
+    Embedder,
+    EmbedderIdentity,
+    Vectors,
+    check_agreement,
+    unit_rows,
+)
 from branchrank.index.generations import CHROMA, CHUNKS, NODES
 from branchrank.index.manifest import read_record, write_record
+from branchrank.index.stores.analyzer import embedded_text
+from branchrank.index.stores.vectors import load_vectors, save_vectors
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, read_config
-from branchrank.io.files import digest_file, write_jsonl
-from branchrank.records import Chunk, Node, Record
-from branchrank.stores.analyzer import embedded_text
-from branchrank.stores.vectors import load_vectors, save_vectors
-from branchrank.tree.build import build_nodes, with_summaries
-from branchrank.tree.navigate import Tree
 
 ADOPTED = "adopted"
 RECORD = "adoption.json"
@@ -105,8 +105,8 @@ def adopt_folder(
 
     Files are written only to the workspace's folder ``adopted/``. Raises :class:`InputError` or
     :class:`ArtifactError` for files in ``folder`` that can't be used. Raises
-    :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
-    used. All these errors are raised before any file is written.
+    :class:`~branchrank.core.errors.UsageError` or :class:`~branchrank.core.errors.ModelError` if the model
+    can't be used. All these errors are raised before any file is written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -171,7 +171,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
 
     If ``corpus`` is ``None``, the corpus is taken from the workspace's ``branchrank.toml``. A
     ``branchrank.toml`` in ``folder`` is used if the workspace's file specifies no corpus. Raises
-    :class:`~branchrank.errors.UsageError` if no corpus is specified, or if the workspace is inside
+    :class:`~branchrank.core.errors.UsageError` if no corpus is specified, or if the workspace is inside
     ``folder``. Raises :class:`ArtifactError` if another program's files are in the way of the workspace's
     links.
     """

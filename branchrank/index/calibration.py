@@ -17,11 +17,11 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
-from branchrank.embedders.protocol import Vectors
+from branchrank.core.records import SEED, Node, Record
+from branchrank.core.settings import DISTANCE_THRESHOLD
+from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.manifest import DistanceCalibration
-from branchrank.records import SEED, Node, Record
-from branchrank.settings import DISTANCE_THRESHOLD
-from branchrank.stores.vectors import LARGEST_DISTANCE, ExactVectors, squared_distance
+from branchrank.index.stores.vectors import LARGEST_DISTANCE, ExactVectors, squared_distance
 
 COVERAGE = 0.95
 PROBES = 100

@@ -19,26 +19,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.chunkers import Chunker, chunks_of, lines_to_chunk, open_chunker
-from branchrank.corpus.chunking import chunk_document, token_counter
-from branchrank.corpus.document import Document, without_content
-from branchrank.corpus.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
-from branchrank.corpus.reading import document_digest, document_text, is_binary
-from branchrank.embedders.protocol import Embedder, Vectors
-from branchrank.errors import CorpusError, UsageError
-from branchrank.execution import Executor
+from branchrank.core.errors import CorpusError, UsageError
+from branchrank.core.execution import Executor
+from branchrank.core.io.files import read_beneath
+from branchrank.core.io.progress import Progress
+from branchrank.core.records import Chunk, Node, Record
+from branchrank.core.settings import SECTIONS, Bm25Settings
+from branchrank.documents.chunkers import Chunker, chunks_of, lines_to_chunk, open_chunker
+from branchrank.documents.chunking import chunk_document, token_counter
+from branchrank.documents.document import Document, without_content
+from branchrank.documents.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
+from branchrank.documents.reading import document_digest, document_text, is_binary
+from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree.tree_build import CorpusOutline, Page, draft_page
 from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
+from branchrank.index.embedders.protocol import Embedder, Vectors
 from branchrank.index.records_file import RecordLines, encoded
+from branchrank.index.stores.analyzer import Analyze, analyzer, chunk_terms, node_terms
+from branchrank.index.stores.bm25 import TokenCounts, count_tokens, merged
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import read_beneath
-from branchrank.io.progress import Progress
-from branchrank.records import Chunk, Node, Record
-from branchrank.settings import SECTIONS, Bm25Settings
-from branchrank.stores.analyzer import Analyze, analyzer, chunk_terms, node_terms
-from branchrank.stores.bm25 import TokenCounts, count_tokens, merged
-from branchrank.tree.build import Outline, Page, draft_page
-from branchrank.tree.navigate import Tree
 
 #: The number of documents in a shard, which must not depend on the number of processes.
 DOCUMENTS = 128
@@ -216,7 +216,7 @@ def _nodes(
     if path is not None:
         given = given_nodes(path, corpus).nodes
         return _encoded(given.values()), _count(given.values(), analyzer(workspace.bm25_settings)), []
-    outline = Outline(corpus.documents, workspace.corpus_name)
+    outline = CorpusOutline(corpus.documents, workspace.corpus_name)
     pages: dict[str, tuple[bytes, TokenCounts]] = {}
     for shard in shards:
         pages |= zip((document.source for document in shard.documents), shard.pages, strict=True)

@@ -20,24 +20,24 @@ from typing import Literal
 
 import numpy as np
 
-from branchrank.embedders import EmbeddingTask, TokenTask, gives_tokens, token_embedder
-from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
-from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder
-from branchrank.embedders.protocol import Embedder, Vectors
-from branchrank.errors import ArtifactError
-from branchrank.execution import Executor
+from branchrank.core.errors import ArtifactError
+from branchrank.core.execution import Executor
+from branchrank.core.io.progress import Progress
+from branchrank.core.records import Chunk, Node
+from branchrank.core.settings import IndexSettings
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
+from branchrank.index.embedders import EmbeddingTask, TokenTask, gives_tokens, token_embedder
+from branchrank.index.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
+from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder
+from branchrank.index.embedders.protocol import Embedder, Vectors
 from branchrank.index.generations import CHUNKS, MANIFEST
 from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record
+from branchrank.index.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.index.reader import TOKENS
 from branchrank.index.records_file import RecordsFile
+from branchrank.index.stores.analyzer import embedded_text
+from branchrank.index.stores.vectors import ExactVectors, TokenFile, save_token_vectors
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.progress import Progress
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
-from branchrank.records import Chunk, Node
-from branchrank.settings import IndexSettings
-from branchrank.stores.analyzer import embedded_text
-from branchrank.stores.vectors import ExactVectors, TokenFile, save_token_vectors
 
 #: With ``token_vectors = "auto"``, an index whose token vectors may need more bytes has none.
 AUTO_BYTES = 2_000_000_000
@@ -119,7 +119,7 @@ def keep_token_vectors(
     ``file`` is its path and its number format. If the format is ``None``, there is no file.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
-    ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
+    ``(dimension,)``. Raises :class:`~branchrank.core.errors.UsageError` if the model does not compute token
     vectors.
     """
     path, precision = file

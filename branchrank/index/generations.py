@@ -24,8 +24,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from branchrank.errors import ArtifactError, BusyError
-from branchrank.io.files import fsync_path, links_beneath, remove_beneath, storage_errors
+from branchrank.core.errors import ArtifactError, BusyError
+from branchrank.core.io.files import fsync_path, links_beneath, remove_beneath, storage_errors
 
 MANIFEST = "manifest.json"
 CHUNKS = "chunks.jsonl"

@@ -25,9 +25,8 @@ from typing import TypeVar
 
 import msgspec
 
-from branchrank.embedders.protocol import EmbedderIdentity
-from branchrank.errors import ArtifactError
-from branchrank.io.files import (
+from branchrank.core.errors import ArtifactError
+from branchrank.core.io.files import (
     NOT_JSON,
     digest_file,
     digest_of,
@@ -37,9 +36,10 @@ from branchrank.io.files import (
     reading_errors,
     write_bytes,
 )
-from branchrank.records import Record
-from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
-from branchrank.stores.arrays import REBUILD
+from branchrank.core.records import Record
+from branchrank.core.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
+from branchrank.index.embedders.protocol import EmbedderIdentity
+from branchrank.index.stores.arrays import REBUILD
 
 SCHEMA_VERSION = 5
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     a Chroma collection in the index, the server's URL for a collection on a Chroma server, and empty if there
     is no collection. ``digests`` maps the index's files to their SHA-256 digests. ``chunker`` identifies the
     code of a chunker of another package or of the user
-    (:func:`~branchrank.corpus.chunkers.chunker_version`).
+    (:func:`~branchrank.documents.chunkers.chunker_version`).
     """
 
     schema_version: int

@@ -24,14 +24,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.corpus.chunkers import chunker_version
-from branchrank.corpus.stored_texts import TEXTS, text_name, use_texts
-from branchrank.embedders import check_name, open_embedder
-from branchrank.embedders.fake import NONE
-from branchrank.embedders.protocol import Embedder, model_changed
-from branchrank.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
-from branchrank.index.documents import corpus_change, read_documents
+from branchrank.core.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
+from branchrank.core.io import Closing
+from branchrank.core.io.files import (
+    digest_file,
+    digest_of,
+    only_writer_beneath,
+    reading_errors,
+    storage_errors,
+)
+from branchrank.core.records import Chunk, Node, Record
+from branchrank.core.settings import SECTIONS, Bm25Settings, IndexSettings
+from branchrank.documents.chunkers import chunker_version
+from branchrank.documents.stored_texts import TEXTS, text_name, use_texts
+from branchrank.documents.tree.navigate import Tree
+from branchrank.index.embedders import check_name, open_embedder
+from branchrank.index.embedders.fake import NONE
+from branchrank.index.embedders.protocol import Embedder, model_changed
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin
+from branchrank.index.indexed_documents import corpus_change, read_documents
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -43,19 +54,14 @@ from branchrank.index.manifest import (
     read_record,
 )
 from branchrank.index.records_file import RecordsFile, open_tree
+from branchrank.index.stores.analyzer import chunk_terms, node_terms
+from branchrank.index.stores.arrays import Kept
+from branchrank.index.stores.bm25 import Bm25Index
+from branchrank.index.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
 from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
-from branchrank.io import Closing
-from branchrank.io.files import digest_file, digest_of, only_writer_beneath, reading_errors, storage_errors
-from branchrank.records import Chunk, Node, Record
-from branchrank.settings import SECTIONS, Bm25Settings, IndexSettings
-from branchrank.stores.analyzer import chunk_terms, node_terms
-from branchrank.stores.arrays import Kept
-from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
-from branchrank.tree.navigate import Tree
 
 if TYPE_CHECKING:
-    from branchrank.stores.sqlite_fts5 import Fts5Table
+    from branchrank.index.stores.sqlite_fts5 import Fts5Table
 
 BUILD = "build.json"
 VECTORS = "vectors.arrays"
@@ -147,7 +153,7 @@ class Index(Closing):
         """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
         store = exact = self.exact_vectors
         if not searches_exactly(self.settings, len(exact.ids)):
-            from branchrank.stores.chroma import ChromaVectors
+            from branchrank.index.stores.chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
             content = vectors_content(self.manifest.digests)
@@ -204,7 +210,7 @@ class Index(Closing):
 
     def open_fts5(self) -> Fts5Table:
         """Open the full-text index of the chunks. The caller must close it."""
-        from branchrank.stores import sqlite_fts5
+        from branchrank.index.stores import sqlite_fts5
 
         try:
             self._derive(FTS5, lambda path: sqlite_fts5.build_fts5(path, self.chunks.stream()))
@@ -327,9 +333,9 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
     """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
 
-    Raises every error that ``build`` raises. Also raises :class:`~branchrank.errors.UsageError` for an
-    unknown embedder, :class:`~branchrank.errors.BusyError` if another process is building the index, and
-    :class:`~branchrank.errors.LostCollectionError` if the index's Chroma collection was removed.
+    Raises every error that ``build`` raises. Also raises :class:`~branchrank.core.errors.UsageError` for an
+    unknown embedder, :class:`~branchrank.core.errors.BusyError` if another process is building the index, and
+    :class:`~branchrank.core.errors.LostCollectionError` if the index's Chroma collection was removed.
     """
     try:
         return open_index(workspace)
@@ -354,7 +360,7 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
             digests |= index.report.chroma_digests
         check_digests(index.directory, digests, all_files=True)
         if index.vector_store != "exact":
-            from branchrank.stores.chroma import ChromaVectors
+            from branchrank.index.stores.chroma import ChromaVectors
 
             assert isinstance(index.vectors, ChromaVectors)
             index.vectors.check_ids()

@@ -1,8 +1,8 @@
 """Read an index's records one by one from a JSON Lines file that is mapped into memory.
 
 1. For each JSON Lines file, a build also writes the lookup file ``lookup/<name>.arrays``
-   (:mod:`branchrank.stores.arrays`) with the ids and sources, the byte offset of each line, each record's
-   line numbers and, for nodes, their parents and children.
+   (:mod:`branchrank.index.stores.arrays`) with the ids and sources, the byte offset of each line, each
+   record's line numbers and, for nodes, their parents and children.
 2. A record is decoded when it is first used, and then cached. The time to open a JSON Lines file does not
    depend on the file's size.
 """
@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, atomic_writer, open_file
-from branchrank.records import Chunk, Node, Span
-from branchrank.stores.arrays import REBUILD, Kept, Strings, map_arrays, write_arrays
-from branchrank.tree.navigate import Tree, TreeRows
+from branchrank.core.errors import ArtifactError
+from branchrank.core.io.files import NOT_JSON, atomic_writer, open_file
+from branchrank.core.records import Chunk, Node, Span
+from branchrank.documents.tree.navigate import Tree, TreeRows
+from branchrank.index.stores.arrays import REBUILD, Kept, Strings, map_arrays, write_arrays
 
 R = TypeVar("R", Chunk, Node)
 
@@ -216,7 +216,7 @@ def write_records(directory: Path, name: str, parts: Iterable[RecordLines], *, t
     """Write ``parts`` to a JSON Lines file, and write a lookup file with the arrays that locate each record.
 
     If ``tree`` is true, the records are nodes in pre-order, and the lookup file also locates their children.
-    Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    Raises :class:`~branchrank.core.errors.StorageError` if a file can't be written.
     """
     sizes: list[int] = [0]
     ids: list[str] = []

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.corpus.chunkers import is_code
-from branchrank.corpus.ir_collections import entries_place, is_beir, unpack_beir
-from branchrank.corpus.named import locate_corpus
-from branchrank.errors import (
+from branchrank.core.errors import (
     BusyError,
     InputError,
     MissingDependencyError,
     ModelError,
     UsageError,
 )
+from branchrank.core.io.files import write_bytes
+from branchrank.core.io.printable import is_url, means_url, url_to_keep
+from branchrank.core.io.progress import Progress, shown_progress
+from branchrank.core.records import Record
+from branchrank.documents.chunkers import is_code
+from branchrank.documents.ir_collections import entries_place, is_beir, unpack_beir
+from branchrank.documents.named import locate_corpus
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import CONFIG, AnyPath, WorkspaceFolder, configure
-from branchrank.io.files import write_bytes
-from branchrank.io.printable import is_url, means_url, url_to_keep
-from branchrank.io.progress import Progress, shown_progress
-from branchrank.records import Record
 
 
 class CorpusInputs(Record, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def _built(
     If the build fails because of the new settings, the previous file is restored. If the build is interrupted
     or fails for another reason, the new file is kept, so that the build can be resumed.
     """
-    from branchrank.index.build import build_index
+    from branchrank.index.index_build import build_index
 
     path = opened.data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None

@@ -26,32 +26,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from branchrank.corpus.chunkers import is_code
-from branchrank.corpus.loading import ALL_CODE
-from branchrank.corpus.named import known_corpora, locate_corpus
-from branchrank.embedders import portable_name
-from branchrank.embedders.cache import EmbeddingCache, TokenCache, open_cache
-from branchrank.errors import (
+from branchrank.core.errors import (
     ArtifactError,
     CorpusError,
     UsageError,
     nearest_path,
     or_else,
 )
-from branchrank.index.generations import (
-    BUILD_LOCK,
-    CHROMA,
-    CHUNKS,
-    NODES,
-    Generations,
-    refuse_links,
-    replace_link,
-)
-from branchrank.io.files import digest_of, storage_errors, write_text
-from branchrank.io.printable import url_to_keep
-from branchrank.io.progress import Notify
-from branchrank.records import Record
-from branchrank.settings import (
+from branchrank.core.io.files import digest_of, storage_errors, write_text
+from branchrank.core.io.printable import url_to_keep
+from branchrank.core.io.progress import Notify
+from branchrank.core.records import Record
+from branchrank.core.settings import (
     PARTS,
     SECTIONS,
     Bm25Settings,
@@ -61,6 +47,20 @@ from branchrank.settings import (
     Resolved,
     read_toml,
     resolve,
+)
+from branchrank.documents.chunkers import is_code
+from branchrank.documents.loading import ALL_CODE
+from branchrank.documents.named import known_corpora, locate_corpus
+from branchrank.index.embedders import portable_name
+from branchrank.index.embedders.cache import EmbeddingCache, TokenCache, open_cache
+from branchrank.index.generations import (
+    BUILD_LOCK,
+    CHROMA,
+    CHUNKS,
+    NODES,
+    Generations,
+    refuse_links,
+    replace_link,
 )
 
 AnyPath = str | os.PathLike[str]
@@ -125,7 +125,7 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
 
     Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if ``path`` is not
     valid TOML, or if a section that contains a key, such as the section ``index``, is not a table. Raises
-    :class:`~branchrank.errors.StorageError` if the file can't be written.
+    :class:`~branchrank.core.errors.StorageError` if the file can't be written.
     """
     import tomlkit
 
@@ -279,7 +279,7 @@ class WorkspaceFolder:
 
     @property
     def exclude(self) -> tuple[str, ...]:
-        """The patterns for :func:`~branchrank.corpus.loading.discover`."""
+        """The patterns for :func:`~branchrank.documents.loading.discover`."""
         return (*((ALL_CODE,) if self.config.code else ()), *self.config.exclude)
 
     def given(self, key: Given) -> Path | None:
@@ -408,9 +408,9 @@ def configure(
     ``"index.embedder"`` to values. Settings in the section ``engine`` apply to
     one command only, so they are not written.
 
-    Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.errors.UsageError` if
-    ``branchrank.toml`` has errors, and :class:`~branchrank.errors.StorageError` if ``branchrank.toml`` can't
-    be written.
+    Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.core.errors.UsageError` if
+    ``branchrank.toml`` has errors, and :class:`~branchrank.core.errors.StorageError` if ``branchrank.toml``
+    can't be written.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}

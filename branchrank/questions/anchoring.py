@@ -25,13 +25,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.lines import NormalizedLines, normalize
-from branchrank.corpus.loading import discover
-from branchrank.corpus.reading import document_lines
-from branchrank.errors import QuestionError, UsageError, suggestion
-from branchrank.io.files import digest_bytes
+from branchrank.core.errors import QuestionError, UsageError, suggestion
+from branchrank.core.io.files import digest_bytes
+from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.documents.lines import NormalizedLines, normalize
+from branchrank.documents.loading import discover
+from branchrank.documents.reading import document_lines
 from branchrank.questions.question_files import may_be_absent
-from branchrank.records import GoldItem, Question, Record, Span
 
 Lines = Mapping[str, Sequence[str]]
 

@@ -25,18 +25,18 @@ from typing import Any
 
 import msgspec
 
-from branchrank.corpus.lines import NormalizedLines, normalize
-from branchrank.errors import InputError
-from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.gateway import Answer
-from branchrank.llm.parsing import read_json
-from branchrank.llm.prompts import question_messages, questions_schema
-from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.llm.session import Asker, LLMWork
+from branchrank.core.errors import InputError
+from branchrank.core.io.progress import Progress, no_progress
+from branchrank.core.records import SEED, GoldItem, LLMCall, Node, Question, Record, Span
+from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.questions.anchoring import Lines
-from branchrank.questions.checks import content_stems, leaked_share
-from branchrank.records import SEED, GoldItem, LLMCall, Node, Question, Record, Span
-from branchrank.systems.llm_choice import Estimate
+from branchrank.questions.question_checks import content_stems, leaked_share
+from branchrank.search.llm.gateway import GatewayReply
+from branchrank.search.llm.parsing import read_json
+from branchrank.search.llm.prompts import question_messages, questions_schema
+from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.search.llm.session import Asker, LLMWork
+from branchrank.search.systems.llm_choice import CallBounds
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
@@ -134,7 +134,7 @@ def generate_questions(
 
 def estimate_generation(
     sections: Sequence[Node], lines: Lines, options: GenerationOptions, max_tokens: int
-) -> tuple[Estimate, Estimate]:
+) -> tuple[CallBounds, CallBounds]:
     """Return the least and the most calls and tokens of :func:`generate_questions`.
 
     Replies are assumed to have their maximum length. The first estimate assumes that every question is
@@ -143,8 +143,10 @@ def estimate_generation(
     drawn = _drawn(sections, lines, options.seed)
     prompts = [_request(node, lines, options, max_tokens).prompt_tokens for node in drawn]
 
-    def first(calls: int) -> Estimate:
-        return Estimate(calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens)
+    def first(calls: int) -> CallBounds:
+        return CallBounds(
+            calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens
+        )
 
     least = min(len(drawn), math.ceil(options.count / options.per_section))
     return first(least), first(len(drawn))
@@ -175,7 +177,7 @@ class _Streak:
         """The number of calls that may be started at once before ``stopped`` is checked again."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
-    def ends_with(self, answer: Answer[list[_Draft]]) -> bool:
+    def ends_with(self, answer: GatewayReply[list[_Draft]]) -> bool:
         """Count one call, and return whether generation stops after it."""
         if answer.fault is None:
             self.failed = self.unusable = 0

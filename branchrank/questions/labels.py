@@ -23,15 +23,15 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from branchrank.errors import LLMError, QuestionError, UsageError, or_else
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.parsing import read_json
-from branchrank.llm.prompts import label_messages, label_schema
-from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.measures.agreement import Agreement, cohens_kappa
+from branchrank.core.errors import LLMError, QuestionError, UsageError, or_else
+from branchrank.core.records import GoldItem, LineNumber, Question, Record, Span
 from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
 from branchrank.questions.question_files import load_questions
-from branchrank.records import GoldItem, LineNumber, Question, Record, Span
+from branchrank.scoring.agreement import Agreement, cohens_kappa
+from branchrank.search.llm.gateway import Gateway
+from branchrank.search.llm.parsing import read_json
+from branchrank.search.llm.prompts import label_messages, label_schema
+from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 
 #: The key for the list of labels in a question file.
 LABELS = "labels"

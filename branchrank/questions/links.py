@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from branchrank.corpus.document import Document, Reference, Section, slug
-from branchrank.corpus.reading import suffix_of
+from branchrank.documents.document import Document, Reference, Section, slug
+from branchrank.documents.reading import suffix_of
 
 _ORDER = re.compile(r"^\d+[-_.](?=\D)")
 _SITE_SUFFIXES = (".html", ".htm")

@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.document import Document, Section, slug
+from branchrank.core.records import GoldItem, Question, Span
+from branchrank.core.settings import Bm25Settings
+from branchrank.documents.document import Document, Section, slug
+from branchrank.index.stores.analyzer import STOP_WORDS, analyzer
 from branchrank.questions.links import Links, Target
-from branchrank.records import GoldItem, Question, Span
-from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import STOP_WORDS, analyzer
 
 KIND = "navigational"
 MAX_GOLDS = 2

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from branchrank.corpus.ir_collections import QRELS, QUERIES, entry_source, read_entries
-from branchrank.errors import InputError, QuestionError, RunError
-from branchrank.io.files import read_jsonl
+from branchrank.core.errors import InputError, QuestionError, RunError
+from branchrank.core.io.files import read_jsonl
+from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.documents.ir_collections import QRELS, QUERIES, entry_source, read_entries
 from branchrank.questions.question_files import ABSENT_GOLD
-from branchrank.records import GoldItem, Question, Record, Span
 
 #: Maps each query id to a map from document ids to relevance.
 Qrels = dict[str, dict[str, int]]
@@ -125,7 +125,7 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
 
     If ``remove_query`` is true, a query's hits exclude the document that has the query's id. Use
     ``remove_query`` for collections whose queries are documents in the corpus. Raises :class:`QuestionError`
-    or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
+    or :class:`~branchrank.core.errors.InputError` if a file is missing or invalid.
     """
     path = folder / QRELS / f"{split}.tsv"
     if not path.is_file():

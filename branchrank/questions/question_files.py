@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from branchrank.errors import QuestionError, nearest_path
-from branchrank.io.files import (
+from branchrank.core.errors import QuestionError, nearest_path
+from branchrank.core.io.files import (
     atomic_writer,
     digest_bytes,
     digest_of,
@@ -27,7 +27,7 @@ from branchrank.io.files import (
     remove_temporary,
     write_jsonl,
 )
-from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
+from branchrank.core.records import GoldItem, GoldLevel, Question, Record, Span
 
 
 class _ExcludedSpan(Record, frozen=True, kw_only=True):

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from branchrank.errors import QuestionError
+from branchrank.core.errors import QuestionError
+from branchrank.core.records import Question
 from branchrank.questions.question_files import draw
-from branchrank.records import Question
 
 
 class Split(NamedTuple):

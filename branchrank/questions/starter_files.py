@@ -20,17 +20,17 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.corpus.document import Block, Document, Section
-from branchrank.corpus.loading import discover, load_corpus
-from branchrank.corpus.named import locate_corpus
-from branchrank.embedders.minilm import MODEL
-from branchrank.errors import CorpusError, UsageError
+from branchrank.core.errors import CorpusError, UsageError
+from branchrank.core.io.files import storage_errors, write_bytes, write_text
+from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.documents.document import Block, Document, Section
+from branchrank.documents.loading import discover, load_corpus
+from branchrank.documents.named import locate_corpus
+from branchrank.index.embedders.minilm import MODEL
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
-from branchrank.io.files import storage_errors, write_bytes, write_text
 from branchrank.questions.anchoring import corpus_lines, span_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
-from branchrank.records import GoldItem, Question, Record, Span
 
 #: If no folder with documents is given, folders with these names are tried, in this order.
 USUAL_FOLDERS = ("docs", "doc")
@@ -132,8 +132,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     ``experiment.toml``. ``corpus`` is a corpus name or the folder that contains the documents (by default
     ``docs`` or ``doc``). Existing files are not overwritten. If an error is raised, no file is written.
 
-    Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
-    :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.
+    Raises :class:`~branchrank.core.errors.CorpusError` if no documents are found, and
+    :class:`~branchrank.core.errors.UsageError` if the workspace ``data_dir`` contains other documents.
 
     >>> [path.name for path in init("docs", "data/first").written]
     ['branchrank.toml', 'questions.jsonl', 'experiment.toml']

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from branchrank.core.io.progress import Progress, no_progress
+from branchrank.core.records import SEED, Node, Question, Record
+from branchrank.core.settings import LLMSettings
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
-from branchrank.io.progress import Progress, no_progress
-from branchrank.llm.ledger import Spent
-from branchrank.records import SEED, Node, Question, Record
-from branchrank.settings import LLMSettings
+from branchrank.search.llm.ledger import Spent
 
 if TYPE_CHECKING:
-    from branchrank.corpus.document import Document
+    from branchrank.documents.document import Document
     from branchrank.questions.anchoring import Reanchoring
-    from branchrank.questions.checks import QuestionCheck
     from branchrank.questions.generation import GeneratedQuestions, GenerationOptions
     from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
-    from branchrank.systems.llm_choice import Estimate
+    from branchrank.questions.question_checks import QuestionCheck
+    from branchrank.search.systems.llm_choice import CallBounds
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
@@ -47,11 +47,11 @@ class QuestionFiles:
         """Add a question with the digest of its gold lines to a question file. A missing file is created.
 
         A question without an id gets an id made from its text and its files. Raises
-        :class:`~branchrank.errors.QuestionError` for gold lines that do not exist, a quote that is not in the
-        gold lines, and an id that is already in the file.
+        :class:`~branchrank.core.errors.QuestionError` for gold lines that do not exist, a quote that is not
+        in the gold lines, and an id that is already in the file.
         """
         from branchrank.questions.anchoring import new_question, source_below, span_lines
-        from branchrank.questions.checks import check_questions
+        from branchrank.questions.question_checks import check_questions
         from branchrank.questions.question_files import append_question
 
         documents, lines = self._corpus()
@@ -70,7 +70,7 @@ class QuestionFiles:
 
     def check(self, path: AnyPath | None = None) -> QuestionCheck:
         """Check the gold of a question file against the corpus, and find leakage and duplicates."""
-        from branchrank.questions.checks import check_questions
+        from branchrank.questions.question_checks import check_questions
         from branchrank.questions.question_files import load_questions
 
         return check_questions(load_questions(self._path(path)), *self._corpus())
@@ -79,11 +79,11 @@ class QuestionFiles:
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
         """Yield a function that asks an LLM to propose a label for a passage.
 
-        Raises :class:`~branchrank.errors.UsageError` if the URL is missing or invalid, and
-        :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
+        Raises :class:`~branchrank.core.errors.UsageError` if the URL is missing or invalid, and
+        :class:`~branchrank.core.errors.LLMError` if the endpoint does not answer or refuses the key.
         """
-        from branchrank.llm.session import open_gateway
         from branchrank.questions.labels import Proposals
+        from branchrank.search.llm.session import open_gateway
 
         folder = self._folder
         with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (llm, _):
@@ -109,7 +109,7 @@ class QuestionFiles:
         ``corpus`` is the folder or name of a corpus (by default the workspace's corpus). If no
         cross-reference can be turned into a question, no file is written.
         """
-        from branchrank.corpus.named import locate_corpus
+        from branchrank.documents.named import locate_corpus
         from branchrank.questions.anchoring import reanchor
         from branchrank.questions.mining import mine_questions
         from branchrank.questions.question_files import write_questions
@@ -155,11 +155,11 @@ class QuestionFiles:
 
         Finished LLM calls are cached. If several consecutive LLM calls fail, the generation stops, and the
         questions accepted so far are written. The result's attribute ``stopped`` contains the reason why the
-        generation stopped. Raises :class:`~branchrank.errors.InputError` if no section is long enough.
+        generation stopped. Raises :class:`~branchrank.core.errors.InputError` if no section is long enough.
         """
-        from branchrank.llm.session import open_work
         from branchrank.questions.generation import GenerationOptions, generate_questions
         from branchrank.questions.question_files import write_questions
+        from branchrank.search.llm.session import open_work
 
         nodes, lines = self._sections()
         with open_work(self._folder, base_url, model) as work:
@@ -169,10 +169,10 @@ class QuestionFiles:
             write_questions(Path(output), result.questions)
         return result, spent
 
-    def estimate_generation(self, options: GenerationOptions | None = None) -> tuple[Estimate, Estimate]:
+    def estimate_generation(self, options: GenerationOptions | None = None) -> tuple[CallBounds, CallBounds]:
         """Return the minimum and the maximum cost of :meth:`generate`, without contacting a server.
 
-        Raises :class:`~branchrank.errors.InputError` if no section is long enough.
+        Raises :class:`~branchrank.core.errors.InputError` if no section is long enough.
         """
         from branchrank.questions.generation import GenerationOptions, estimate_generation
 
@@ -181,7 +181,7 @@ class QuestionFiles:
 
     def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
         """Return the nodes in the corpus's tree, and the lines of each document."""
-        from branchrank.tree.build import build_nodes
+        from branchrank.documents.tree.tree_build import build_nodes
 
         documents, lines = self._corpus()
         nodes, _ = build_nodes(documents, self._folder.corpus_name)
@@ -189,7 +189,7 @@ class QuestionFiles:
 
     def _corpus(self, root: Path | None = None) -> tuple[tuple[Document, ...], dict[str, list[str]]]:
         """Return the documents of a corpus (by default the workspace's), and the lines of each document."""
-        from branchrank.corpus.loading import load_corpus
+        from branchrank.documents.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
 
         place = (self._folder.corpus_root, self._folder.exclude) if root is None else (root, ())

@@ -28,14 +28,14 @@ from itertools import chain
 
 import msgspec
 
-from branchrank.errors import UsageError, suggestion
+from branchrank.core.errors import UsageError, suggestion
+from branchrank.core.io.printable import safe
+from branchrank.core.records import UNPLACED, Hit, Question, Record, StageTrace
 from branchrank.index.reader import Index
-from branchrank.io.printable import safe
-from branchrank.measures.matching import is_strict
-from branchrank.records import UNPLACED, Hit, Question, Record, StageTrace
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+from branchrank.runs.run_data import RunData
 from branchrank.runs.words import plural
+from branchrank.scoring.matching import is_strict
 
 #: The k of hit@k. The gold counts as found if one of the first k hits overlaps the gold.
 DEPTH = 5

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from branchrank.errors import UsageError, suggestion
-from branchrank.measures.comparison import CompareOptions, Comparison
-from branchrank.measures.matching import SHARES
-from branchrank.measures.measures import (
+from branchrank.core.errors import UsageError, suggestion
+from branchrank.core.records import Record
+from branchrank.core.settings import BenchmarkSettings
+from branchrank.runs.scores import Scores
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.matching import SHARES
+from branchrank.scoring.measures import (
     NamedMeasure,
     measure_names,
     named_measure,
     named_measures,
     named_once,
 )
-from branchrank.measures.verdicts import compare_pairs
-from branchrank.records import Record
-from branchrank.runs.scores import Scores
-from branchrank.settings import BenchmarkSettings
+from branchrank.scoring.verdicts import compare_pairs
 
 #: The value of the baseline setting that requests a comparison of every pair of predictors.
 ALL_PAIRS = "all-pairs"

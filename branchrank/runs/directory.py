@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from branchrank.errors import RunError, UsageError, nearest, nearest_path
-from branchrank.index.manifest import DistanceCalibration
-from branchrank.io.files import (
+from branchrank.core.errors import RunError, UsageError, nearest, nearest_path
+from branchrank.core.io.files import (
     NOT_JSON,
     digest_file,
     digest_of,
@@ -25,13 +24,14 @@ from branchrank.io.files import (
     storage_errors,
     write_bytes,
 )
-from branchrank.io.printable import safe
-from branchrank.llm.ledger import PriceTable
-from branchrank.records import Count, Record
+from branchrank.core.io.printable import safe
+from branchrank.core.records import Count, Record
+from branchrank.core.spec import System
+from branchrank.index.manifest import DistanceCalibration
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
-from branchrank.spec import System
-from branchrank.systems.query import read_filters
+from branchrank.search.llm.ledger import PriceTable
+from branchrank.search.systems.query import read_filters
 
 SCHEMA_VERSION = 2
 
@@ -112,7 +112,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class SealRecord(Record, frozen=True, kw_only=True):
-    """The path and the digest of the file with a run's sealed plan (:mod:`branchrank.bench.record`)."""
+    """The path and the digest of the file with a run's sealed plan (:mod:`branchrank.runs.bench.record`)."""
 
     file: str
     digest: str

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from branchrank.errors import UsageError
-from branchrank.llm.ledger import totals
-from branchrank.measures.clustering import intraclass_correlation, page_totals
-from branchrank.measures.comparison import CompareOptions
-from branchrank.measures.intervals import difference_interval
-from branchrank.measures.measures import NamedMeasure, mean
-from branchrank.measures.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
-from branchrank.records import Record
-from branchrank.runs.run import RunData
+from branchrank.core.errors import UsageError
+from branchrank.core.records import Record
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate, bounded
 from branchrank.runs.words import deciding
+from branchrank.scoring.clustering import intraclass_correlation, page_totals
+from branchrank.scoring.comparison import CompareOptions
+from branchrank.scoring.intervals import difference_interval
+from branchrank.scoring.measures import NamedMeasure, mean
+from branchrank.scoring.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
+from branchrank.search.llm.ledger import totals
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:

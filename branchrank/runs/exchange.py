@@ -1,7 +1,7 @@
 """Exchange runs with other IR tools: TREC files, PyTerrier data frames and comparisons of TREC runs.
 
 1. If a run is exported with ``ids="gold"``, the document id of a hit is the id of the gold that the hit
-   matches (:mod:`branchrank.measures.matching`). In the qrels, the grade of a gold item is its ``relevance``
+   matches (:mod:`branchrank.scoring.matching`). In the qrels, the grade of a gold item is its ``relevance``
    (2 by default), and the grade of a page with gold is 1.
 2. If a run is exported with ``ids="document"``, the document id of a hit is its source. Only the first hit of
    each document counts. In the qrels, the grade of a gold document is its ``relevance`` in the question file,
@@ -42,11 +42,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from branchrank.corpus import ir_collections
-from branchrank.errors import RunError, UsageError
-from branchrank.io.files import write_jsonl, write_text
-from branchrank.measures.comparison import CompareOptions
-from branchrank.measures.matching import (
+from branchrank.core.errors import RunError, UsageError
+from branchrank.core.io.files import write_jsonl, write_text
+from branchrank.core.records import Question, Record
+from branchrank.documents import ir_collections
+from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
+from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
+from branchrank.runs.results_table import ResultsTable, results_table
+from branchrank.runs.rows import Row
+from branchrank.runs.run_data import RunData
+from branchrank.scoring.comparison import CompareOptions
+from branchrank.scoring.matching import (
     Judged,
     falling,
     question_qrels,
@@ -54,13 +60,7 @@ from branchrank.measures.matching import (
     resolve_source,
     run_ranking,
 )
-from branchrank.measures.measures import Measure, mean, parse_measure, score
-from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
-from branchrank.records import Question, Record
-from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
-from branchrank.runs.results_table import ResultsTable, results_table
-from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+from branchrank.scoring.measures import Measure, mean, parse_measure, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
 
     A predictor with repeats has one file per repeat.
 
-    Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    Raises :class:`~branchrank.core.errors.StorageError` if a file can't be written.
     """
     asked = run.scores.questions
     runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -174,8 +174,8 @@ def score_trec(
 ) -> list[TrecScores]:
     """Score TREC run files against qrels. Scores are averaged over all judged queries.
 
-    A query that is missing from a file scores 0. Raises :class:`~branchrank.errors.InputError` for a file
-    that can't be read, and :class:`~branchrank.errors.UsageError` for an unknown measure.
+    A query that is missing from a file scores 0. Raises :class:`~branchrank.core.errors.InputError` for a
+    file that can't be read, and :class:`~branchrank.core.errors.UsageError` for an unknown measure.
     """
     parsed = [parse_measure(name) for name in measures]
     judged = read_qrels(Path(qrels))
@@ -236,15 +236,15 @@ def compare_trec(
 ) -> ResultsTable:
     """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
 
-    ``options`` are fields of :class:`~branchrank.measures.comparison.CompareOptions`, such as ``baseline``,
+    ``options`` are fields of :class:`~branchrank.scoring.comparison.CompareOptions`, such as ``baseline``,
     ``all_pairs``, ``missing_is_zero``, ``delta``, ``alpha`` and ``seed``. The default baseline is the first
     file. The significance tests are the same as in a BranchRank run, except that all queries are treated as
     independent. Holm's correction covers all comparisons on the same measure. Documents with equal scores are
     ordered as in trec_eval. If ``missing_is_zero`` is true, a judged query that is missing from a run scores
     0. Printing the result shows the table and the comparisons.
 
-    Raises :class:`~branchrank.errors.InputError` for an unreadable file or a missing judged query, and
-    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+    Raises :class:`~branchrank.core.errors.InputError` for an unreadable file or a missing judged query, and
+    :class:`~branchrank.core.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
@@ -277,8 +277,8 @@ def compare_frames(
     """Compare runs in PyTerrier data frames, with the same options as :func:`compare_trec`.
 
     ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
-    columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
-    that is not a number, or a missing judged query.
+    columns qid, docno and score. Raises :class:`~branchrank.core.errors.RunError` for a missing column, a
+    value that is not a number, or a missing judged query.
 
     >>> import pandas as pd
     >>> from branchrank import library
@@ -383,8 +383,8 @@ def beir_from_frames(
 
     ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
     query. ``qrels`` has the columns qid, docno and label, and becomes the ``test`` split. Raises
-    :class:`~branchrank.errors.RunError` for a missing column or a label that is not a whole number, and
-    :class:`~branchrank.errors.UsageError` for a folder that already exists.
+    :class:`~branchrank.core.errors.RunError` for a missing column or a label that is not a whole number, and
+    :class:`~branchrank.core.errors.UsageError` for a folder that already exists.
 
     >>> import pandas as pd
     >>> from branchrank import library

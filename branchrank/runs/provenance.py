@@ -9,8 +9,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from branchrank.execution.threads import usable_cpus
-from branchrank.records import Record
+from branchrank.core.execution.threads import usable_cpus
+from branchrank.core.records import Record
 
 #: Packages whose version can change the results.
 PACKAGES = (

@@ -3,7 +3,7 @@
 1. The table shows each system's mean for each measure. All means are over the same questions (queries).
 2. On each measure, all systems are compared either with one baseline or with each other. P-values (with
    Holm's correction) and intervals are adjusted for all comparisons on the same measure
-   (:mod:`branchrank.measures.verdicts`).
+   (:mod:`branchrank.scoring.verdicts`).
 3. A mean that differs significantly from another system's mean is marked in the table. If there is one
    baseline, means that differ significantly from the baseline's mean are marked with a dagger. If there are
    several baselines, each system is identified by a letter, and a mean is marked with the letters of the
@@ -16,16 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from textwrap import wrap
 
-from branchrank.errors import UsageError
-from branchrank.io.printable import safe
-from branchrank.io.table import DAGGER, Cell, Styled, Table, plain
-from branchrank.measures.comparison import CompareOptions, Comparison
-from branchrank.measures.measures import NamedMeasure
-from branchrank.measures.verdicts import compare_pairs
-from branchrank.records import Record
+from branchrank.core.errors import UsageError
+from branchrank.core.io.printable import safe
+from branchrank.core.io.table import DAGGER, Cell, Styled, Table, plain
+from branchrank.core.records import Record
 from branchrank.runs.comparisons import baselines_of, pairs_of
-from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import RunComparison
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate, bounded, estimate
 from branchrank.runs.words import (
     FEW_PAGES,
@@ -37,6 +34,9 @@ from branchrank.runs.words import (
     record,
     verdict_words,
 )
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.measures import NamedMeasure
+from branchrank.scoring.verdicts import compare_pairs
 
 #: The width of text lines, in columns.
 WIDTH = 79

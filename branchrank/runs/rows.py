@@ -28,11 +28,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from branchrank.errors import RunError
-from branchrank.io import Closing
-from branchrank.io.files import NOT_JSON, atomic_writer, storage_errors
-from branchrank.measures.matching import JudgedHit
-from branchrank.records import Count, LLMCall, Rank, Record, StageTrace
+from branchrank.core.errors import RunError
+from branchrank.core.io import Closing
+from branchrank.core.io.files import NOT_JSON, atomic_writer, storage_errors
+from branchrank.core.records import Count, LLMCall, Rank, Record, StageTrace
+from branchrank.scoring.matching import JudgedHit
 
 #: The maximum number of repeats for an LLM predictor.
 MAX_REPEATS = 1_000
@@ -158,7 +158,7 @@ def packed(path: Path, line: bytes) -> bytes:
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Write all lines of a finished run to ``path`` atomically.
 
-    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    Raises :class:`~branchrank.core.errors.StorageError` if the file can't be written.
     """
     with atomic_writer(path) as stream:
         if not is_compressed(path):
@@ -237,7 +237,7 @@ class RowLog(Closing):
     """The rows of a run in progress, in a file that this process locks until :meth:`close` is called.
 
     ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if a line is not a valid
-    row, or if another process is writing to the file. Raises :class:`~branchrank.errors.StorageError` if
+    row, or if another process is writing to the file. Raises :class:`~branchrank.core.errors.StorageError` if
     writing fails.
     """
 

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from branchrank.errors import RunError, UsageError
-from branchrank.io.printable import safe
-from branchrank.measures.comparison import CompareOptions, Comparison, Decision, Gate, gate
-from branchrank.measures.measures import NamedMeasure, mean, measure_names, named_measures, named_once
-from branchrank.measures.verdicts import compare_pairs
-from branchrank.records import NOT_REPORTED, Question, Record
+from branchrank.core.errors import RunError, UsageError
+from branchrank.core.io.printable import safe
+from branchrank.core.records import NOT_REPORTED, Question, Record
 from branchrank.runs.estimates import difference
-from branchrank.runs.run import RunData
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.tables import comparisons_sheet
@@ -34,6 +31,9 @@ from branchrank.runs.words import (
     score,
     sentence,
 )
+from branchrank.scoring.comparison import CompareOptions, Comparison, Decision, Gate, gate
+from branchrank.scoring.measures import NamedMeasure, mean, measure_names, named_measures, named_once
+from branchrank.scoring.verdicts import compare_pairs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,13 +13,13 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
-from branchrank.corpus.chunking import token_counter
-from branchrank.measures.intervals import Interval, mean_interval
-from branchrank.measures.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
-from branchrank.measures.measures import Mode, NamedMeasure, Ranking, mean, named_measure
-from branchrank.records import UNPLACED, Hit, Question, Record
+from branchrank.core.records import UNPLACED, Hit, Question, Record
+from branchrank.documents.chunking import token_counter
 from branchrank.runs.rows import Row
 from branchrank.runs.slices import GoldFacts
+from branchrank.scoring.intervals import Interval, mean_interval
+from branchrank.scoring.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
+from branchrank.scoring.measures import Mode, NamedMeasure, Ranking, mean, named_measure
 
 STANDARD = (
     "strict_hit@1",

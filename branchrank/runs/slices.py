@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.corpus.document import Document, Section
-from branchrank.corpus.lines import blank_lines
-from branchrank.corpus.reading import document_lines, read_document
-from branchrank.errors import BranchRankError, UsageError, suggestion
-from branchrank.io.files import read_beneath
-from branchrank.measures.matching import gold_level, has_lines
-from branchrank.records import Count, GoldItem, LineNumber, Question, Record, Span
+from branchrank.core.errors import BranchRankError, UsageError, suggestion
+from branchrank.core.io.files import read_beneath
+from branchrank.core.records import Count, GoldItem, LineNumber, Question, Record, Span
+from branchrank.documents.document import Document, Section
+from branchrank.documents.lines import blank_lines
+from branchrank.documents.reading import document_lines, read_document
+from branchrank.scoring.matching import gold_level, has_lines
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):

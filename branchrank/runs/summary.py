@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from branchrank.measures.matching import has_lines
-from branchrank.measures.measures import NamedMeasure, mean
-from branchrank.measures.passage_size import passage_size, summarize_passages
-from branchrank.records import NO_LLM, NOT_REPORTED, Record
+from branchrank.core.records import NO_LLM, NOT_REPORTED, Record
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
+from branchrank.scoring.matching import has_lines
+from branchrank.scoring.measures import NamedMeasure, mean
+from branchrank.scoring.passage_size import passage_size, summarize_passages
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from branchrank.io.files import write_text
-from branchrank.io.table import table_csv
-from branchrank.measures.comparison import Comparison
-from branchrank.measures.matching import gold_level
-from branchrank.measures.measures import NamedMeasure, named_measure
+from branchrank.core.io.files import write_text
+from branchrank.core.io.table import table_csv
+from branchrank.core.records import LLMCall, Question
 from branchrank.questions.question_files import write_questions
-from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
 from branchrank.runs.summary import COUNTS, SummaryRow, counts_of
+from branchrank.scoring.comparison import Comparison
+from branchrank.scoring.matching import gold_level
+from branchrank.scoring.measures import NamedMeasure, named_measure
 
 if TYPE_CHECKING:
     import pandas as pd

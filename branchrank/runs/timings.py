@@ -24,11 +24,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from branchrank.errors import RunError, UsageError
-from branchrank.io.files import write_text
-from branchrank.io.table import table_csv, text_of
-from branchrank.measures.significance import binomial_cdf
-from branchrank.records import Record
+from branchrank.core.errors import RunError, UsageError
+from branchrank.core.io.files import write_text
+from branchrank.core.io.table import table_csv, text_of
+from branchrank.core.records import Record
+from branchrank.scoring.significance import binomial_cdf
 
 TOTAL = "total"
 CPU = "cpu"

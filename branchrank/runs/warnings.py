@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from branchrank.core.records import Question
+from branchrank.core.settings import DISTANCE_THRESHOLD
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE
-from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.words import counted, plural
-from branchrank.settings import DISTANCE_THRESHOLD
-from branchrank.systems.branches import label
+from branchrank.search.systems.branches import label
 
 #: The largest cutoff of the standard measures.
 DEEPEST = 5

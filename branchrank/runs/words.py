@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from branchrank.measures.comparison import Comparison
-from branchrank.measures.power import MOST_QUESTIONS
 from branchrank.runs.scores import Estimate
+from branchrank.scoring.comparison import Comparison
+from branchrank.scoring.power import MOST_QUESTIONS
 
 NOTHING = "–"
 MINUS = "−"

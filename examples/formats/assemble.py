@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from branchrank.corpus.named import locate_corpus, named_corpus
+from branchrank.documents.named import locate_corpus, named_corpus
 
 #: The format of each corpus, and the suffix of its documents.
 CORPORA = {

@@ -1,13 +1,13 @@
 """What the quickstarts share: the documents of CORPUS (a folder, or a corpus that was added), and the model.
 
-``branchrank.embedders.minilm`` has the weights of sentence-transformers/all-MiniLM-L6-v2 and needs no model
-hub. Like that model, it reads the first 256 tokens of a text.
+``branchrank.index.embedders.minilm`` has the weights of sentence-transformers/all-MiniLM-L6-v2 and needs no
+model hub. Like that model, it reads the first 256 tokens of a text.
 """
 
 import os
 
-from branchrank.corpus.named import locate_corpus
-from branchrank.embedders.minilm import MiniLMEmbedder
+from branchrank.documents.named import locate_corpus
+from branchrank.index.embedders.minilm import MiniLMEmbedder
 
 CORPUS = locate_corpus(os.environ.get("CORPUS", "sqlalchemy"))
 FILES = sorted(

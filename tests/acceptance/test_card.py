@@ -29,7 +29,7 @@ class TestKind:
             "import socket, sys\n"
             "def refuse(*_): raise AssertionError('a connection')\n"
             "socket.socket.connect = socket.socket.connect_ex = refuse\n"
-            "from branchrank.cli.main import main\n"
+            "from branchrank.frontends.cli.main import main\n"
             "main(sys.argv[1:])\n"
         )
         words = ("benchmark", "--predictor", "all", *NO_LLM, "--latency-sample", 1, "--reports", tmp_path)

@@ -15,8 +15,8 @@ from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
 from support.redis_server import RedisServer
 
-from branchrank.records import Retrieval
-from branchrank.stores.qdrant import Point, QdrantCollection, embedded_collection, own_layout
+from branchrank.core.records import Retrieval
+from branchrank.index.stores.qdrant_store import Point, QdrantCollection, embedded_collection, own_layout
 
 PLUMS = 30
 PAGES = {

@@ -21,8 +21,8 @@ from support.embedding_servers import serving
 from support.front_doors import Command, Http, Library, ids, make_indexed
 from support.worlds import PAGES, numbered_pages
 
-from branchrank.embedders.protocol import conventional_prefixes
-from branchrank.records import Chunk, Scored, StageTrace
+from branchrank.core.records import Chunk, Scored, StageTrace
+from branchrank.index.embedders.protocol import conventional_prefixes
 
 QUERY = "which temperature for green tea"
 WORLD = {
@@ -128,7 +128,7 @@ class TestUpdatedRollout:
         ids=" ".join,
     )
     def test_5_commands_run_correctly(self, command: Command, tmp_path: Path, words: tuple[str, ...]) -> None:
-        """Word for word over the bundled sample: ``tests/cli/test_sample.py``."""
+        """Word for word over the bundled sample: ``tests/frontends/test_sample.py``."""
         sample = ("--sample-size", 5, "--sample-seed", 42, "--reports", tmp_path, "--latency-sample", 0)
         result = command(*words, *(sample if words[0] == "benchmark" else ()))
         assert result.exit_code == 0, result.output

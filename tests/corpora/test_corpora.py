@@ -10,14 +10,14 @@ import os
 from pathlib import Path
 
 import pytest
-from corpus.invariants import problems_of, text_of
-from corpus.scanner import line_count
+from documents.invariants import problems_of, text_of
+from documents.scanner import line_count
 
-from branchrank.corpus.loading import discover, load_corpus
-from branchrank.corpus.named import add_corpus
-from branchrank.errors import BranchRankError
-from branchrank.tree.build import build_nodes
-from branchrank.tree.store import check_nodes
+from branchrank.core.errors import BranchRankError
+from branchrank.documents.loading import discover, load_corpus
+from branchrank.documents.named import add_corpus
+from branchrank.documents.tree.store import check_nodes
+from branchrank.documents.tree.tree_build import build_nodes
 
 pytestmark = pytest.mark.corpora
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.front_doors import Library, Mcp
 
-from branchrank.systems.builtin import BUILTIN
+from branchrank.search.systems.builtin import BUILTIN
 
 pytestmark = pytest.mark.corpora
 

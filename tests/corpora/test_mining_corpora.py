@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.corpus.document import Document
-from branchrank.corpus.lines import normalize
-from branchrank.corpus.loading import load_corpus
-from branchrank.corpus.named import add_corpus
-from branchrank.errors import BranchRankError
+from branchrank.core.errors import BranchRankError
+from branchrank.documents.document import Document
+from branchrank.documents.lines import normalize
+from branchrank.documents.loading import load_corpus
+from branchrank.documents.named import add_corpus
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.mining import Mined, mine_questions
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.corpus.loading import ALL_CODE
-from branchrank.corpus.named import add_corpus, known_corpora
-from branchrank.errors import BranchRankError
+from branchrank.core.errors import BranchRankError
+from branchrank.core.records import Question
+from branchrank.documents.loading import ALL_CODE
+from branchrank.documents.named import add_corpus, known_corpora
 from branchrank.questions.anchoring import Lines, check_anchors, corpus_lines
-from branchrank.questions.checks import content_stems
+from branchrank.questions.question_checks import content_stems
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: The questions of each corpus, how many of them can be answered, and on how many pages.

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from branchrank import Workspace
-from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import ExactVectors, recall_against_exact
+from branchrank.index.stores.chroma import ChromaVectors, build_collection
+from branchrank.index.stores.vectors import ExactVectors, recall_against_exact
 
 pytestmark = pytest.mark.corpora
 

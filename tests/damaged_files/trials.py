@@ -30,9 +30,9 @@ import pytest
 from click.testing import CliRunner
 from support.limits import HungError, TooMuchMemoryError, limited
 
-from branchrank.cli.main import main
-from branchrank.io.files import digest_of
-from branchrank.report import drawing
+from branchrank.core.io.files import digest_of
+from branchrank.frontends.cli.main import main
+from branchrank.reports import drawing
 from branchrank.runs.directory import COMPACT_ROWS, MEASURED, ROWS
 from damaged_files.changes import Change, changes_of
 from damaged_files.world import ARTIFACTS, CANARY, Artifact, files_of, make_world

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from branchrank import Workspace
-from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
+from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Message
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results" / "llm.md"

@@ -15,20 +15,20 @@ from types import ModuleType
 import pytest
 from support.commands import every_command
 
-from branchrank import errors, records, spec
-from branchrank.bench.experiment import plan_from_experiment
-from branchrank.cli.compare import EXIT_CODES
-from branchrank.corpus.document import Document, slug
-from branchrank.corpus.loading import load_corpus
+from branchrank.core import errors, records, spec
+from branchrank.core.io.files import read_jsonl
+from branchrank.core.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
+from branchrank.documents.document import Document, slug
+from branchrank.documents.loading import load_corpus
+from branchrank.frontends.cli.compare import EXIT_CODES
 from branchrank.index.workspace_folder import WorkspaceConfig
-from branchrank.io.files import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions
-from branchrank.ranking import expansion
 from branchrank.runs import directory as run_directory
+from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.rows import Row
 from branchrank.runs.timings import Timing
-from branchrank.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
+from branchrank.search.ranking import expansion
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -10,9 +10,9 @@ from support.commands import invoke
 from support.small_corpus import write_pages
 
 from branchrank import Run, Workspace
-from branchrank.embedders.minilm import MiniLMEmbedder
+from branchrank.core.settings import IndexSettings
+from branchrank.index.embedders.minilm import MiniLMEmbedder
 from branchrank.index.embedding import wanted_tokens
-from branchrank.settings import IndexSettings
 
 QUERY = "how do I descale the kettle"
 QUESTION = '{"id": "q1", "question": "descale it", "source_file": "install.rst", "gold_level": "file"}\n'

@@ -17,11 +17,11 @@ from support.commands import invoke, json_lines, write_lines
 from support.http_server import running
 
 from branchrank import Workspace
-from branchrank.serve.access import Access
-from branchrank.serve.http import application
-from branchrank.serve.mcp import mcp_server
-from branchrank.serve.searches import TOP, Searches
-from branchrank.serve.service import Service, Workers
+from branchrank.frontends.serve.access import Access
+from branchrank.frontends.serve.http_api import application
+from branchrank.frontends.serve.mcp import mcp_server
+from branchrank.frontends.serve.searches import TOP, Searches
+from branchrank.frontends.serve.service import Service, Workers
 
 PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction", "bm25", "dense")
 #: Asked of every door; the terminal UI shows so many.

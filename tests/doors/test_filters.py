@@ -13,13 +13,14 @@ from support.commands import invoke, json_lines, write_lines
 from support.front_doors import Command, Library, Mcp, make_indexed
 from support.http_server import asking, post, running
 
-from branchrank import Run, errors
-from branchrank.errors import UsageError
-from branchrank.serve.access import Access
-from branchrank.serve.http import application
-from branchrank.serve.service import Service, Workers
-from branchrank.systems.builtin import BUILTIN
-from branchrank.systems.query import read_filters
+from branchrank import Run
+from branchrank.core import errors
+from branchrank.core.errors import UsageError
+from branchrank.frontends.serve.access import Access
+from branchrank.frontends.serve.http_api import application
+from branchrank.frontends.serve.service import Service, Workers
+from branchrank.search.systems.builtin import BUILTIN
+from branchrank.search.systems.query import read_filters
 
 #: Forty pages that answer better than the one that is wanted.
 PAGES = {

@@ -13,9 +13,9 @@ from support.front_doors import Command, Http, Library, Mcp, make_indexed
 from support.worlds import PAGES
 
 from branchrank import Workspace
-from branchrank.measures.matching import judge
-from branchrank.records import GoldItem, Hit, Question
-from branchrank.systems.builtin import GROUPS
+from branchrank.core.records import GoldItem, Hit, Question
+from branchrank.scoring.matching import judge
+from branchrank.search.systems.builtin import GROUPS
 
 CORPUS = ROOT / "data" / "sample" / "corpus"
 FAMILY = (*GROUPS["family"], "bm25", "dense")

@@ -13,7 +13,7 @@ from support.commands import benchmark, invoke, program, write_lines
 from support.front_doors import make_indexed
 from support.worlds import numbered_pages, write_pages
 
-from branchrank.errors import ArtifactError
+from branchrank.core.errors import ArtifactError
 
 QUERY = "a tea of leaves"
 QUESTIONS = [
@@ -91,7 +91,7 @@ def test_the_report_says_that_the_recall_of_chroma_was_not_measured(
     def fail(*_: object) -> float:
         raise ArtifactError("the vector store can't be read", remedy="")
 
-    monkeypatch.setattr("branchrank.bench.opening.recall_against_exact", fail)
+    monkeypatch.setattr("branchrank.runs.bench.opening.recall_against_exact", fail)
     run = benchmark(built, "--predictor", "dense", reports=tmp_path / "dense")
     assert "chroma (recall not measured because of an error)" in (run / "report.md").read_text()
     run = benchmark(built, "--predictor", "bm25", reports=tmp_path / "bm25")
@@ -142,7 +142,7 @@ def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path
     code = (
         "import sys\n"
         "before = set(sys.modules)\n"  # what the environment's .pth files load
-        "from branchrank.cli.main import main\n"
+        "from branchrank.frontends.cli.main import main\n"
         "main(sys.argv[1:], standalone_mode=False)\n"
         "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(*sorted(added - sys.stdlib_module_names), sep='\\n', file=sys.stderr)"
@@ -161,7 +161,7 @@ def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path
 LOADED = """
 import sys
 from click.testing import CliRunner
-from branchrank.cli.main import main
+from branchrank.frontends.cli.main import main
 result = CliRunner().invoke(main, sys.argv[1:])
 heavy = {"chromadb", "torch", "sentence_transformers", "openai"}
 print(result.exit_code, sorted(heavy & set(sys.modules)))

@@ -18,7 +18,7 @@ from typing import Literal
 
 from support.limits import HungError, TooMuchMemoryError, limited
 
-from branchrank.errors import BranchRankError
+from branchrank.core.errors import BranchRankError
 
 #: Seconds of processor time, and wall time, that one input may take.
 CPU_S, WALL_S = 5.0, 60.0

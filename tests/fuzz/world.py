@@ -13,8 +13,8 @@ from support.made_runs import Planned, make_questions, make_run
 from support.small_index import small_workspace
 
 from branchrank import Workspace
-from branchrank.corpus.loading import Corpus, load_corpus
-from branchrank.index.build import build_index
+from branchrank.documents.loading import Corpus, load_corpus
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 
 CANARY = "canary-8d1c"

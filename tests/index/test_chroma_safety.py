@@ -12,10 +12,10 @@ import pytest
 from chromadb.config import Settings
 from support.artifacts import LOADED, Planted
 
-from branchrank.embedders.protocol import Vectors
-from branchrank.errors import ArtifactError, UsageError
-from branchrank.stores.chroma import ChromaVectors, build_collection, drop_collection
-from branchrank.stores.vectors import ExactVectors
+from branchrank.core.errors import ArtifactError, UsageError
+from branchrank.index.embedders.protocol import Vectors
+from branchrank.index.stores.chroma import ChromaVectors, build_collection, drop_collection
+from branchrank.index.stores.vectors import ExactVectors
 
 IDS = [f"k{number:03}" for number in range(200)]
 

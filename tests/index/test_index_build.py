@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.small_corpus import PAGES, reopened, small_workspace
 
-from branchrank.errors import ArtifactError
-from branchrank.index.build import build_index
+from branchrank.core.errors import ArtifactError
+from branchrank.core.io.files import write_jsonl
+from branchrank.core.settings import IndexSettings, settings_of
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import FTS5, Index, open_index, searches_exactly
-from branchrank.io.files import write_jsonl
-from branchrank.settings import IndexSettings, settings_of
-from branchrank.stores.analyzer import embedded_text
-from branchrank.stores.vectors import EXACT_UP_TO
+from branchrank.index.stores.analyzer import embedded_text
+from branchrank.index.stores.vectors import EXACT_UP_TO
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -158,7 +158,7 @@ def test_a_model_that_changed_under_its_name_is_refused(
 ) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
-    from branchrank.embedders.fake import FakeEmbedder
+    from branchrank.index.embedders.fake import FakeEmbedder
 
     original = FakeEmbedder.__init__
 

@@ -16,8 +16,8 @@ from support import killed_builds
 from support.small_corpus import PAGES, small_workspace
 from support.worlds import write_pages
 
-from branchrank.errors import ArtifactError, StorageError
-from branchrank.index.build import build_index
+from branchrank.core.errors import ArtifactError, StorageError
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import open_index
 
 #: The files after which a build is killed, and what a reader finds then.

@@ -20,12 +20,12 @@ from support.small_corpus import PAGES, small_workspace
 from support.worlds import write_pages
 
 from branchrank import Workspace
-from branchrank.errors import ArtifactError
-from branchrank.index.build import _server_collection, build_index
+from branchrank.core.errors import ArtifactError
+from branchrank.core.io.http_client import BoundedTransport
+from branchrank.index.index_build import _server_collection, build_index
 from branchrank.index.reader import open_index
-from branchrank.io.http import BoundedTransport
-from branchrank.stores import chroma
-from branchrank.stores.chroma import MADE_FOR, disconnect
+from branchrank.index.stores import chroma
+from branchrank.index.stores.chroma import MADE_FOR, disconnect
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +119,8 @@ def test_check_finds_an_id_that_no_sample_holds(tmp_path: Path, url: str, client
 UPLOAD_KILLED = """
 import os, signal, sys
 from chromadb.api.models.Collection import Collection
-from branchrank.cli.main import main
-from branchrank.stores import chroma
+from branchrank.frontends.cli.main import main
+from branchrank.index.stores import chroma
 
 chroma.BATCH, chroma.UPLOADS = 2, 1
 add, calls = Collection.add, []

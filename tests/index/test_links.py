@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.small_corpus import reopened, small_workspace
 
-from branchrank.embedders.cache import open_cache
-from branchrank.errors import ArtifactError, StorageError
-from branchrank.index.build import build_index
+from branchrank.core.errors import ArtifactError, StorageError
+from branchrank.core.io.files import links_beneath, remove_beneath, write_beneath
+from branchrank.core.settings import LLMSettings
+from branchrank.index.embedders.cache import open_cache
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import bm25_name, open_index
-from branchrank.io.files import links_beneath, remove_beneath, write_beneath
-from branchrank.llm.session import LLMSession
-from branchrank.settings import LLMSettings
+from branchrank.search.llm.session import LLMSession
 
 
 @pytest.fixture
@@ -82,7 +82,9 @@ def test_the_collection_of_another_server_is_not_deleted(
 ) -> None:
     """A generation that someone else made may name any server."""
     dropped: list[str] = []
-    monkeypatch.setattr("branchrank.stores.chroma.drop_collection", lambda url, name: dropped.append(url))
+    monkeypatch.setattr(
+        "branchrank.index.stores.chroma.drop_collection", lambda url, name: dropped.append(url)
+    )
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     manifest = (workspace.generations.directory / "current").resolve() / "manifest.json"

@@ -9,15 +9,15 @@ import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
 
-from branchrank.errors import ArtifactError
+from branchrank.core.errors import ArtifactError
+from branchrank.core.records import Scored
+from branchrank.documents.tree.store import load_nodes
 from branchrank.index import manifest
-from branchrank.index.build import build_index
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import open_index
+from branchrank.index.stores.chroma import connected
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.ranking.expansion import expand
-from branchrank.records import Scored
-from branchrank.stores.chroma import connected
-from branchrank.tree.store import load_nodes
+from branchrank.search.ranking.expansion import expand
 
 
 @pytest.fixture

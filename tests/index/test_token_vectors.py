@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support.small_corpus import reopened, small_workspace
 
-from branchrank.embedders import token_embedder
-from branchrank.errors import ArtifactError
-from branchrank.index.build import build_index
+from branchrank.core.errors import ArtifactError
+from branchrank.index.embedders import token_embedder
+from branchrank.index.index_build import build_index
+from branchrank.index.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.index.reader import TOKENS, Index, open_index
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
-from branchrank.stores.analyzer import embedded_text
+from branchrank.index.stores.analyzer import embedded_text
 
 
 def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:

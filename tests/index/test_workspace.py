@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.errors import UsageError
+from branchrank.core.errors import UsageError
+from branchrank.core.settings import IndexSettings
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, index_name, update_config
-from branchrank.settings import IndexSettings
 
 
 def test_configure_writes_a_corpus_relative_to_the_file(tmp_path: Path) -> None:

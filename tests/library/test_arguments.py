@@ -10,8 +10,9 @@ import pytest
 from support.commands import make_project
 from support.predictors import WholePages
 
-from branchrank import Run, System, Workspace, errors
-from branchrank.spec import Branch
+from branchrank import Run, System, Workspace
+from branchrank.core import errors
+from branchrank.core.spec import Branch
 
 
 @pytest.fixture(scope="module")

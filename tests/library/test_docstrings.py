@@ -16,12 +16,12 @@ MODULES = (
     "branchrank.workspace",
     "branchrank.library",
     "branchrank.runs.exchange",
-    "branchrank.bench.tuning",
+    "branchrank.runs.bench.tuning",
     "branchrank.questions.starter_files",
     "branchrank.runs.directory",
-    "branchrank.io.progress",
-    "branchrank.records",
-    "branchrank.records",
+    "branchrank.core.io.progress",
+    "branchrank.core.records",
+    "branchrank.core.records",
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

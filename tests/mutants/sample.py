@@ -22,20 +22,42 @@ from mutants.copies import copy_working_tree, pytest_words, variables
 
 #: The rooms, and what tests them.
 ROOMS = {
-    "ranking": ["tests/ranking", "tests/systems/test_engine.py"],
-    "measures": ["tests/measures"],
+    "search/ranking": [
+        "tests/search/test_fusion.py",
+        "tests/search/test_maxsim.py",
+        "tests/search/test_neighborhood.py",
+        "tests/search/test_passage_choice.py",
+        "tests/search/test_passage_growth.py",
+        "tests/search/test_tree_ranking.py",
+        "tests/search/test_engine.py",
+    ],
+    "scoring": ["tests/scoring"],
     "runs": [
         "tests/runs",
         "tests/test_run.py",
-        "tests/bench/test_resume.py",
-        "tests/measures/test_latency_and_risk.py",
+        "tests/runs/test_resume.py",
+        "tests/scoring/test_latency_and_risk.py",
         "tests/questions/test_labeling.py",
-        "tests/report/test_datasets.py",
-        "tests/report/test_latex.py",
-        "tests/cli/test_after_run.py",
-        "tests/systems/test_spanning_chunks.py",
+        "tests/reports/test_datasets.py",
+        "tests/reports/test_latex.py",
+        "tests/frontends/test_after_run.py",
+        "tests/search/test_spanning_chunks.py",
     ],
-    "llm": ["tests/llm"],
+    "search/llm": [
+        "tests/search/test_cassette.py",
+        "tests/search/test_client.py",
+        "tests/search/test_completions.py",
+        "tests/search/test_decision_caches.py",
+        "tests/search/test_gateway.py",
+        "tests/search/test_generation_commands.py",
+        "tests/search/test_interrupted_recording.py",
+        "tests/search/test_ledger.py",
+        "tests/search/test_parsing.py",
+        "tests/search/test_real_server.py",
+        "tests/search/test_secrets.py",
+        "tests/search/test_two_endpoints.py",
+        "tests/search/test_whole_run.py",
+    ],
 }
 #: Defects that change nothing: of annotations, which are not evaluated, and of what only other checks read.
 IGNORED = ("core/ReplaceBinaryOperator_BitOr_", "core/RemoveDecorator")

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 
-from branchrank.corpus.document import Findings, Heading, Reader, plain_blocks
-from branchrank.embedders import EmbedderIdentity, unit_rows
-from branchrank.records import Scored
-from branchrank.systems.branches import BranchKind, BranchResult
+from branchrank.core.records import Scored
+from branchrank.documents.document import Findings, Heading, Reader, plain_blocks
+from branchrank.index.embedders import EmbedderIdentity, unit_rows
+from branchrank.search.systems.branches import BranchKind, BranchResult
 
 
 class TitlesKind(BranchKind):

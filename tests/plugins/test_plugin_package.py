@@ -15,8 +15,8 @@ import pytest
 from support.commands import ROOT, json_lines, program, write_lines
 from support.worlds import write_pages
 
-from branchrank.corpus import reading
-from branchrank.errors import UsageError
+from branchrank.core.errors import UsageError
+from branchrank.documents import reading
 
 PACKAGE = ROOT / "tests" / "plugin_package"
 GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def command(folder: Path, *words: object) -> Any:
         path, words = [str(words[0])], words[1:]
     path += filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])
     environment = {"PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
-    return program("-m", "branchrank.cli.main", *words, cwd=folder, environment=environment)
+    return program("-m", "branchrank.frontends.cli.main", *words, cwd=folder, environment=environment)
 
 
 def manifest(project: Path) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def test_leakage_gives_a_warning(add) -> None:
 
 
 def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
-    words = ("-m", "branchrank.cli.main", "questions", "add", "--data-dir", project / "data")
+    words = ("-m", "branchrank.frontends.cli.main", "questions", "add", "--data-dir", project / "data")
     done = program(*words, cwd=project, typed="\n")
     assert done.returncode == 2
     assert "the question and its gold must be given as flags" in done.stderr
@@ -124,7 +124,7 @@ def test_on_a_terminal_questions_are_added_in_a_row_and_wrong_lines_are_asked_ag
     project: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "picked.jsonl"
-    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "add", str(file), "--quiet"]
+    verb = [sys.executable, "-m", "branchrank.frontends.cli.main", "questions", "add", str(file), "--quiet"]
     terminal = Terminal([*verb, "--data-dir", str(project / "data")])
     try:
         assert terminal.read_until(lambda: b"Take as gold" in terminal.output)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from branchrank.core.records import GoldItem, Question
 from branchrank.questions.anchoring import check_anchors, lines_digest, reanchor
-from branchrank.records import GoldItem, Question
 
 PAGE = [
     "# Ports",

@@ -15,17 +15,17 @@ import pytest
 from support.commands import invoke
 from support.made_runs import run_of
 
-from branchrank.corpus.ir_collections import entry_source
-from branchrank.errors import InputError, QuestionError
-from branchrank.measures.matching import JudgedHit
-from branchrank.measures.measures import named_measure
+from branchrank.core.errors import InputError, QuestionError
+from branchrank.core.records import GoldItem, Question, Span
+from branchrank.core.settings import Bm25Settings
+from branchrank.documents.ir_collections import entry_source
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
-from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row
-from branchrank.runs.run import load_run
-from branchrank.settings import Bm25Settings
+from branchrank.runs.run_data import load_run
+from branchrank.scoring.matching import JudgedHit
+from branchrank.scoring.measures import named_measure
 
 ENTRIES = [
     {"_id": "d1", "title": "Tea", "text": "green tea"},

@@ -17,13 +17,13 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, m
 from support.pseudo_terminal import Terminal
 from support.scripted_llm import ScriptedLLM, say
 
-from branchrank.measures.matching import JudgedHit
+from branchrank.core.records import Question, Span
 from branchrank.questions.labels import labels_of, with_label
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Question, Span
 from branchrank.run import Run
-from branchrank.runs.labeling import pooled, to_label
+from branchrank.runs.passage_pools import pooled, to_label
 from branchrank.runs.rows import Row
+from branchrank.scoring.matching import JudgedHit
 
 SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
 ASKED = ("temperature", "espresso", "api")
@@ -189,7 +189,16 @@ def test_invalid_labeling_inputs_are_refused(made: tuple[Path, Path], label, tmp
 def test_passages_can_be_labeled_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
     project, run = made
     file = tmp_path / "gold.jsonl"
-    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "label", str(run), "--annotator", "ada"]
+    verb = [
+        sys.executable,
+        "-m",
+        "branchrank.frontends.cli.main",
+        "questions",
+        "label",
+        str(run),
+        "--annotator",
+        "ada",
+    ]
     terminal = Terminal([*verb, "--data-dir", str(project / "data"), "--output", str(file)])
     try:
         assert terminal.read_until(lambda: b"answers it? " in terminal.output)
@@ -210,7 +219,16 @@ def test_a_killed_process_keeps_each_label_and_leaves_no_file(
 ) -> None:
     project, run = made
     file = tmp_path / "killed.jsonl"
-    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "label", run, "--annotator", "ada"]
+    verb = [
+        sys.executable,
+        "-m",
+        "branchrank.frontends.cli.main",
+        "questions",
+        "label",
+        run,
+        "--annotator",
+        "ada",
+    ]
 
     def answer(place: str) -> str:
         return "ynp"[sum(place.encode()) % 3] + "\n"

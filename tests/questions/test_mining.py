@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 from support.worlds import write_pages
 
-from branchrank.cli.main import main
-from branchrank.corpus.document import Document, Reference
-from branchrank.corpus.reading import read_document
+from branchrank.core.records import Span
+from branchrank.documents.document import Document, Reference
+from branchrank.documents.reading import read_document
+from branchrank.frontends.cli.main import main
 from branchrank.questions.links import Links, Target
 from branchrank.questions.mining import Mined, is_release_note, mine_questions
 from branchrank.questions.question_files import load_questions
-from branchrank.records import Span
 
 
 def documents(pages: dict[str, str]) -> list[Document]:

@@ -6,13 +6,13 @@ import pytest
 from click.testing import CliRunner
 from support.worlds import make_workspace
 
-from branchrank.cli.main import main
-from branchrank.corpus.loading import load_corpus
+from branchrank.core.records import GoldItem, Question
+from branchrank.documents.loading import load_corpus
+from branchrank.frontends.cli.main import main
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.anchoring import corpus_lines
-from branchrank.questions.checks import QuestionCheck, check_questions
+from branchrank.questions.question_checks import QuestionCheck, check_questions
 from branchrank.questions.question_files import write_questions
-from branchrank.records import GoldItem, Question
 
 
 @pytest.fixture

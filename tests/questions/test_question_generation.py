@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
-from branchrank.llm.request import BudgetError
-from branchrank.llm.session import LLMSession, LLMWork
-from branchrank.questions.checks import leaked_share
+from branchrank.core.records import Node, Span
+from branchrank.core.settings import LLMSettings
 from branchrank.questions.generation import (
     GeneratedQuestions,
     GenerationOptions,
     find_quote,
     generate_questions,
 )
+from branchrank.questions.question_checks import leaked_share
 from branchrank.questions.question_files import load_questions, write_questions
-from branchrank.records import Node, Span
-from branchrank.settings import LLMSettings
+from branchrank.search.llm.request import BudgetError
+from branchrank.search.llm.session import LLMSession, LLMWork
 
 TOPICS = ["caching", "mail", "forms", "routing", "security", "logging"]
 

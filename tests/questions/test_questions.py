@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import invoke, make_project, write_lines
 
-from branchrank.errors import QuestionError
+from branchrank.core.errors import QuestionError
+from branchrank.core.records import GoldItem, Question, Span
 from branchrank.questions.question_files import (
     ABSENT_GOLD,
     check_sources,
@@ -24,7 +25,6 @@ from branchrank.questions.question_files import (
     sample_questions,
     write_questions,
 )
-from branchrank.records import GoldItem, Question, Span
 
 GOOD = {"id": "a", "question": "what", "source_file": "a.md", "answer_line_start": 1, "answer_line_end": 2}
 

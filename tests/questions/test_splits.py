@@ -7,11 +7,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.cli.main import main
-from branchrank.errors import QuestionError
+from branchrank.core.errors import QuestionError
+from branchrank.core.records import GoldItem, Question
+from branchrank.frontends.cli.main import main
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.questions.splits import largest_group, split_questions
-from branchrank.records import GoldItem, Question
 
 
 def question(identifier: str, *sources: str, aliases: tuple[str, ...] = ()) -> Question:

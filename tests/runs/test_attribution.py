@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.measures.matching import JudgedHit
-from branchrank.records import UNPLACED, GoldItem, Question, Span, StageTrace
+from branchrank.core.records import UNPLACED, GoldItem, Question, Span, StageTrace
 from branchrank.runs.attribution import (
     Explanation,
     gold_keys,
@@ -22,6 +21,7 @@ from branchrank.runs.attribution import (
     waterfall,
 )
 from branchrank.runs.rows import Row
+from branchrank.scoring.matching import JudgedHit
 
 STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
 

@@ -9,27 +9,27 @@ import msgspec
 import pytest
 from support.made_runs import Planned, luck, make_questions, make_run, run_of
 
-from branchrank.errors import RunError, UsageError
-from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.measures.comparison import Verdict
-from branchrank.measures.intervals import difference_interval
-from branchrank.measures.matching import JudgedHit
-from branchrank.measures.measures import named_measure
-from branchrank.measures.significance import holm
-from branchrank.records import UNPLACED
-from branchrank.report.blocks import markdown
-from branchrank.report.content import report_content
-from branchrank.report.result import result
-from branchrank.report.verify import verify_run
-from branchrank.report.writing import write_report
+from branchrank.core.errors import RunError, UsageError
+from branchrank.core.records import UNPLACED
+from branchrank.core.settings import BenchmarkSettings
+from branchrank.reports.blocks import markdown
+from branchrank.reports.content import report_content
+from branchrank.reports.result import result
+from branchrank.reports.verify import verify_run
+from branchrank.reports.writing import write_report
 from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, check_size, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
-from branchrank.settings import BenchmarkSettings
+from branchrank.scoring.comparison import Verdict
+from branchrank.scoring.intervals import difference_interval
+from branchrank.scoring.matching import JudgedHit
+from branchrank.scoring.measures import named_measure
+from branchrank.scoring.significance import holm
+from branchrank.search.llm.ledger import ModelPrice, PriceTable
 
 HIT1 = named_measure("strict_hit@1")
 

@@ -8,11 +8,11 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.errors import UsageError
-from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.result import passages
-from branchrank.report.statistics import statistics
-from branchrank.runs.run import RunData
+from branchrank.core.errors import UsageError
+from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.reports.result import passages
+from branchrank.reports.statistics import statistics
+from branchrank.runs.run_data import RunData
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
 

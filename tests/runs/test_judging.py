@@ -6,9 +6,9 @@ import msgspec
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answering import answer
-from branchrank.corpus.chunking import token_counter
-from branchrank.records import Question
+from branchrank.core.records import Question
+from branchrank.documents.chunking import token_counter
+from branchrank.runs.bench.answering import answer
 from branchrank.runs.scores import Scores, judged_hits, standard_measures
 from branchrank.runs.summary import summarize
 

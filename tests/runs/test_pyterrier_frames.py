@@ -11,7 +11,7 @@ from support.beir_folders import beir_folder
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank import Run, library
-from branchrank.errors import RunError, UsageError
+from branchrank.core.errors import RunError, UsageError
 from branchrank.runs.exchange import read_qrels_frame, read_results, results_frame
 from branchrank.runs.results_table import means_rows
 

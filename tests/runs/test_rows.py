@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import zstandard
 
-from branchrank.errors import RunError, StorageError
-from branchrank.measures.matching import JudgedHit
-from branchrank.records import LLMCall, Placement, StageTrace
+from branchrank.core.errors import RunError, StorageError
+from branchrank.core.records import LLMCall, Placement, StageTrace
 from branchrank.runs import rows as rows_module
 from branchrank.runs.rows import Row, RowLog, is_under_way, read_rows
+from branchrank.scoring.matching import JudgedHit
 
 ROW = Row(
     question_id="q\n\r\u2028é",

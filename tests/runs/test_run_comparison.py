@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run, run_of
 
-from branchrank.measures.comparison import CompareOptions
-from branchrank.measures.matching import JudgedHit
+from branchrank.core.spec import Branch, System
 from branchrank.run import Run
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import compare_runs
-from branchrank.spec import Branch, System
+from branchrank.runs.run_data import RunData
+from branchrank.scoring.comparison import CompareOptions
+from branchrank.scoring.matching import JudgedHit
 
 QUESTIONS = make_questions(2)
 

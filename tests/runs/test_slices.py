@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from branchrank.records import GoldItem, Question
+from branchrank.core.records import GoldItem, Question
 from branchrank.runs.slices import GoldFacts, gold_facts, slices
 
 PAGE = """# Guide

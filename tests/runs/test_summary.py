@@ -15,10 +15,10 @@ from support.gold import gold
 from support.made_runs import Planned, make_questions, make_run, run_of
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answering import answer
-from branchrank.io.table import table_csv, text_of
-from branchrank.records import LLMCall, Question, Retrieval
-from branchrank.runs.run import RunData
+from branchrank.core.io.table import table_csv, text_of
+from branchrank.core.records import LLMCall, Question, Retrieval
+from branchrank.runs.bench.answering import answer
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD
 from branchrank.runs.tables import questions_sheet, summary_sheet
 from branchrank.runs.timings import TOTAL, Timing

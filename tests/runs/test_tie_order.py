@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import ROOT
 
-from branchrank.measures.matching import run_ranking
+from branchrank.scoring.matching import run_ranking
 
 
 def order_by_trec_eval(scores: dict[str, float]) -> list[str]:

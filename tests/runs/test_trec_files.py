@@ -7,11 +7,11 @@ import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project
 from support.made_runs import Planned, make_questions, make_run
 
-from branchrank.errors import BranchRankError, InputError
-from branchrank.measures.measures import named_measure
+from branchrank.core.errors import BranchRankError, InputError
 from branchrank.questions.qrels import read_qrels
 from branchrank.runs.exchange import export_trec, read_trec, score_trec
-from branchrank.runs.run import load_run
+from branchrank.runs.run_data import load_run
+from branchrank.scoring.measures import named_measure
 
 MEASURES = ["Success@1", "Success(rel=2)@1", "RR", "nDCG@10", "nDCG", "R@100", "AP", "P@5", "AP(rel=2)"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from branchrank.measures.matching import JudgedHit
-from branchrank.records import StageTrace
+from branchrank.core.records import StageTrace
+from branchrank.core.spec import Branch, Rescore, System
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.warnings import avoidable_latency, failures, lost_branches, shallow
 from branchrank.runs.words import plural
-from branchrank.spec import Branch, Rescore, System
+from branchrank.scoring.matching import JudgedHit
 
 PREDICTOR = PredictorRecord(
     name="grep",

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from support.made_runs import Planned, make_run
 
-from branchrank.measures.comparison import Comparison
 from branchrank.runs.timings import COMPUTE, LLM_WAIT, TOTAL, Timing, Warm
 from branchrank.runs.words import (
     FEW_PAGES,
@@ -32,6 +31,7 @@ from branchrank.runs.words import (
     size,
     way_on,
 )
+from branchrank.scoring.comparison import Comparison
 
 
 def test_differences_are_in_points_for_shares_and_plain_for_other_measures() -> None:

@@ -105,7 +105,7 @@ def test_the_terminal_ui_opens_no_network_connection(
     denied = tmp_path / "denied.txt"
     monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("DENIED_SOCKETS", str(denied))
-    verb = [sys.executable, "-m", "branchrank.cli.main"]
+    verb = [sys.executable, "-m", "branchrank.frontends.cli.main"]
     index = [*verb, "index", "docs", "--embedder", "fake:16", "--vector-store", "chroma", "--quiet"]
     subprocess.run(index, cwd=tmp_path, check=True)
     terminal = Terminal([*verb, "tui", "--mode", "vector", "--quiet"], cwd=tmp_path)

@@ -12,8 +12,8 @@ import numpy as np
 from chromadb.config import Settings
 from chromadb.utils import embedding_functions
 
-from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.protocol import Vectors
+from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.protocol import Vectors
 
 #: Their model; ``fake:64`` here.
 MODEL = FakeEmbedder(64)

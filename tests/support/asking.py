@@ -10,17 +10,17 @@ import pytest
 from support.scripted_llm import Script, ScriptedLLM
 from support.trees import subtree_best
 
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.request import CallContext
-from branchrank.llm.session import LLMSession
-from branchrank.records import LLMCall, Node, Scored
-from branchrank.settings import LLMSettings
-from branchrank.spec import Branch, Rerank, System, TreeSearch
-from branchrank.systems.branches.tree import tree_search
-from branchrank.systems.branches.tree_steps import TreeStep
-from branchrank.systems.query import Asked, Query, Trace
-from branchrank.systems.rerank import RerankCandidate, rerank
-from branchrank.tree.navigate import Tree
+from branchrank.core.records import LLMCall, Node, Scored
+from branchrank.core.settings import LLMSettings
+from branchrank.core.spec import Branch, Rerank, System, TreeSearch
+from branchrank.documents.tree.navigate import Tree
+from branchrank.search.llm.gateway import Gateway
+from branchrank.search.llm.request import CallContext
+from branchrank.search.llm.session import LLMSession
+from branchrank.search.systems.branches.tree import tree_search
+from branchrank.search.systems.branches.tree_steps import TreeStep
+from branchrank.search.systems.query import Asked, Query, Trace
+from branchrank.search.systems.rerank import RerankCandidate, rerank
 
 Serve = Callable[..., tuple[ScriptedLLM, Gateway]]
 CONTEXT = CallContext(question_id="q0", predictor="hybrid")

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from support.forked import can_fork, run_forked
 from support.worlds import PAGES, make_index
 
-from branchrank.cli.main import main
+from branchrank.frontends.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 NO_LLM = ("--hybrid-no-llm", "--pageindex-no-llm")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from branchrank.measures.comparison import CompareOptions, Comparison
-from branchrank.measures.verdicts import compare_pairs
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.verdicts import compare_pairs
 
 Scores = Mapping[str, float]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors
+from branchrank.index.embedders import DocumentVectors, FakeEmbedder, Vectors
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 

@@ -43,7 +43,12 @@ LIBRARIES = (
     "vl_convert",
 )
 #: Rooms whose modules import what may start threads or event loops.
-NOT_LOADED = ("branchrank.serve", "branchrank.embedders", "branchrank.llm", "branchrank.execution")
+NOT_LOADED = (
+    "branchrank.frontends.serve",
+    "branchrank.embedders",
+    "branchrank.search.llm",
+    "branchrank.core.execution",
+)
 #: Variables that an interpreter reads when it starts; a command that is given one is a new process.
 OF_INTERPRETERS = ("PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8", "LC_ALL", "LANG", "LD_PRELOAD")
 _REQUEST_BYTES = 1 << 20

@@ -23,16 +23,16 @@ from support.http_server import Running, asking, post, running
 from support.worlds import PAGES, write_pages
 from textual.widgets import RichLog, Tabs
 
-from branchrank.embedders import FakeEmbedder
-from branchrank.files import grep as grep_module
-from branchrank.records import Hit, Retrieval, StageTrace
-from branchrank.serve.access import Access
-from branchrank.serve.http import application
-from branchrank.serve.mcp import mcp_server
-from branchrank.serve.searches import Searches
-from branchrank.serve.service import Service, Workers
-from branchrank.serve.tui import SearchApp
-from branchrank.systems.search_tools import Found
+from branchrank.core.records import Hit, Retrieval, StageTrace
+from branchrank.frontends.serve.access import Access
+from branchrank.frontends.serve.http_api import application
+from branchrank.frontends.serve.mcp import mcp_server
+from branchrank.frontends.serve.searches import Searches
+from branchrank.frontends.serve.service import Service, Workers
+from branchrank.frontends.serve.tui import SearchApp
+from branchrank.index.embedders import FakeEmbedder
+from branchrank.search.files import grep_search as grep_module
+from branchrank.search.systems.search_tools import Found
 from branchrank.workspace import Workspace
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from branchrank.records import GoldItem, Hit, Question
+from branchrank.core.records import GoldItem, Hit, Question
 
 
 def hit(source, start, end, text="text"):

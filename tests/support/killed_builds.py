@@ -14,8 +14,8 @@ from pathlib import Path
 
 from support.small_corpus import PAGES, reopened, small_workspace
 
-from branchrank.errors import ArtifactError, BranchRankError
-from branchrank.index.build import build_index
+from branchrank.core.errors import ArtifactError, BranchRankError
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index, open_index
 
 CHANGED = PAGES["index.md"].replace("boils", "heats and boils")

@@ -8,10 +8,10 @@ from pathlib import Path
 from starlette.types import ASGIApp
 from support.http_server import Running, running_at
 
+from branchrank.frontends.serve.access import Access
+from branchrank.frontends.serve.view import View, view_application
+from branchrank.frontends.serve.view_runs import RunList
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.serve.access import Access
-from branchrank.serve.view import View, view_application
-from branchrank.serve.view_runs import RunList
 
 TOKEN = "the-token-of-this-start"
 READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"

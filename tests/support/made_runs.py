@@ -10,20 +10,20 @@ from typing import Any
 
 import msgspec
 
-from branchrank.bench.benchmark import BenchmarkOptions, run_opened
-from branchrank.bench.opening import OpenPlan
-from branchrank.bench.places import Places
-from branchrank.bench.plan import Plan
-from branchrank.corpus.loading import digest_now
-from branchrank.llm.ledger import PriceTable
+from branchrank.core.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
+from branchrank.core.settings import BenchmarkSettings, resolve
+from branchrank.documents.loading import digest_now
 from branchrank.questions.question_files import questions_digest
-from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
 from branchrank.runs import slices
+from branchrank.runs.bench.opening import OpenPlan
+from branchrank.runs.bench.places import HitPlaces
+from branchrank.runs.bench.plan import Plan
+from branchrank.runs.bench.running import BenchmarkOptions, run_opened
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+from branchrank.runs.run_data import RunData
 from branchrank.runs.timings import Timing
-from branchrank.settings import BenchmarkSettings, resolve
+from branchrank.search.llm.ledger import PriceTable
 
 PAGE_LINES = 40
 
@@ -223,7 +223,7 @@ def opened_plan(
     made = tuple(predictors)
     settings = resolve(environment={}).with_parts(part)
     plan = Plan(data_dir=Path(), settings=settings, predictors=made, indexes={})
-    places = None if corpus is None else Places(corpus)
+    places = None if corpus is None else HitPlaces(corpus)
     return OpenPlan(
         plan=plan, records=records, predictors=made, unmemoized=made, corpus=corpus, places=places
     )

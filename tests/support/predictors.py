@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from branchrank.records import Hit, Question, Retrieval
+from branchrank.core.records import Hit, Question, Retrieval
 
 
 def passage(source: str, start: int, end: int, text: str = "text", score: float = 1.0) -> Hit:

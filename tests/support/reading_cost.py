@@ -61,9 +61,9 @@ class Meter:
 
 
 def _read(shape: Shape, content: bytes) -> Cost:
-    from branchrank.corpus.chunking import chunk_document, token_counter
-    from branchrank.corpus.reading import read_document
-    from branchrank.tree.build import build_nodes
+    from branchrank.documents.chunking import chunk_document, token_counter
+    from branchrank.documents.reading import read_document
+    from branchrank.documents.tree.tree_build import build_nodes
 
     count_tokens = token_counter()
     start = time.process_time()

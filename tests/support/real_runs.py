@@ -14,9 +14,9 @@ from support.scripted_llm import ScriptedLLM
 from support.worlds import make_index
 
 from branchrank import Workspace
-from branchrank.io.files import write_jsonl
-from branchrank.records import Hit
-from branchrank.report import drawing
+from branchrank.core.io.files import write_jsonl
+from branchrank.core.records import Hit
+from branchrank.reports import drawing
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from branchrank.report.content import report_content
-from branchrank.report.drawing import drawings
-from branchrank.report.writing import html, kept_passages, write_report
+from branchrank.reports.content import report_content
+from branchrank.reports.drawing import drawings
+from branchrank.reports.writing import html, kept_passages, write_report
 from branchrank.runs.directory import REPORT_HTML, read_run, sealed, write_run
-from branchrank.runs.run import load_run
+from branchrank.runs.run_data import load_run
 from branchrank.runs.tables import write_tables
 
 

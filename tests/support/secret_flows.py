@@ -221,7 +221,7 @@ def fault(*words, **named):
     raise RuntimeError("no answer to " + os.environ["BRANCHRANK_LLM_KEY"])
 
 library.list_runs = fault
-from branchrank.cli.main import main
+from branchrank.frontends.cli.main import main
 main(["list"])
 """
 
@@ -297,7 +297,16 @@ def run_more_flows(place: Place) -> None:
 
 
 def _serve(place: Place, *flags: str) -> None:
-    command = [sys.executable, "-m", "branchrank.cli.main", "serve", "--port", "0", "--predictor", "hybrid"]
+    command = [
+        sys.executable,
+        "-m",
+        "branchrank.frontends.cli.main",
+        "serve",
+        "--port",
+        "0",
+        "--predictor",
+        "hybrid",
+    ]
     with subprocess.Popen([*command, *flags], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         said = b""
@@ -321,7 +330,7 @@ def _serve(place: Place, *flags: str) -> None:
 
 
 def _offer_tools(place: Place, *flags: str) -> None:
-    command = [sys.executable, "-m", "branchrank.cli.main", "mcp", "--predictor", "local", *flags]
+    command = [sys.executable, "-m", "branchrank.frontends.cli.main", "mcp", "--predictor", "local", *flags]
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     calls = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},

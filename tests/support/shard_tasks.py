@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from branchrank.errors import MissingDependencyError
-from branchrank.execution.threads import thread_count
+from branchrank.core.errors import MissingDependencyError
+from branchrank.core.execution.threads import thread_count
 
 
 class SquareTask:
@@ -76,7 +76,7 @@ def _loaded() -> bool:
     except ModuleNotFoundError:  # there is no build without CUDA for this version of Python
         return False
 
-    from branchrank.execution.threads import limit_torch
+    from branchrank.core.execution.threads import limit_torch
 
     limit_torch()
     return bool(torch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.predictors import passage
 
-from branchrank.records import Hit
+from branchrank.core.records import Hit
 
 
 class Slow:

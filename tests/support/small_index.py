@@ -6,10 +6,10 @@ from pathlib import Path
 
 from support.worlds import write_pages
 
-from branchrank.index.build import build_index
+from branchrank.core.settings import Resolved
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
-from branchrank.settings import Resolved
 
 DOCUMENTS = {
     "cache.rst": """\

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.io.files import write_jsonl
+from branchrank.core.io.files import write_jsonl
 from branchrank.questions.question_files import load_questions, questions_digest, write_questions
 from branchrank.runs.directory import QUESTIONS, ROWS, RUN_JSON, TIMINGS_CSV, read_run, write_run
 

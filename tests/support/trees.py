@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from branchrank.records import Node
-from branchrank.tree.navigate import Tree
+from branchrank.core.records import Node
+from branchrank.documents.tree.navigate import Tree
 
 
 def grow(fans: Sequence[int], *, folders: bool = False) -> Tree:

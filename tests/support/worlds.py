@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from branchrank.index.build import build_index
+from branchrank.core.settings import Resolved
+from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
-from branchrank.settings import Resolved
 
 PAGES = {
     "index.rst": (

@@ -11,8 +11,8 @@ from support.local_page import page_of
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.questions.question_files import write_questions
-from branchrank.report.writing import write_report
-from branchrank.runs.run import RunData
+from branchrank.reports.writing import write_report
+from branchrank.runs.run_data import RunData
 
 
 def dated(run: RunData, created: str) -> None:

@@ -19,6 +19,7 @@ from support.commands import invoke
 from support.http_server import CLIENT, Running
 from support.local_page import READY, TOKEN, page_of
 
+from branchrank.core.records import Question
 from branchrank.questions.labels import labels_of
 from branchrank.questions.question_files import (
     ChangedFileError,
@@ -28,7 +29,6 @@ from branchrank.questions.question_files import (
     replace_question,
     write_questions,
 )
-from branchrank.records import Question
 
 
 @pytest.fixture

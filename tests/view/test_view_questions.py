@@ -10,11 +10,11 @@ from support.chromium import Chromium
 from support.http_server import CLIENT, Running
 from support.local_page import READY
 
-from branchrank.measures.comparison import CompareOptions
-from branchrank.report.browser import browser_data
-from branchrank.runs.run import load_run
+from branchrank.reports.browser import browser_data
 from branchrank.runs.run_comparison import compare_runs
+from branchrank.runs.run_data import load_run
 from branchrank.runs.words import milliseconds, sentence, verdict_words
+from branchrank.scoring.comparison import CompareOptions
 
 
 def runs_of(folder: Path) -> list[Path]:

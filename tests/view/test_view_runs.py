@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.http_server import CLIENT, Running, post
 
+from branchrank.frontends.serve.view_runs import RunList, RunSummary, summarize_run
 from branchrank.run import Run
-from branchrank.runs.run import load_run
-from branchrank.serve.view_runs import RunList, RunSummary, summarize_run
+from branchrank.runs.run_data import load_run
 
 
 def test_a_run_has_the_scores_and_verdicts_of_its_tables(made: Path) -> None:
@@ -36,7 +36,7 @@ def test_the_list_reads_a_run_again_only_after_a_change(made: Path, monkeypatch:
         read.append(key)
         return summarize_run(key, directory)
 
-    monkeypatch.setattr("branchrank.serve.view_runs.summarize_run", noted)
+    monkeypatch.setattr("branchrank.frontends.serve.view_runs.summarize_run", noted)
     runs.summaries()
     assert read == [], "nothing has changed"
     changed = sorted((made / "reports").iterdir())[0]

@@ -10,24 +10,24 @@ from typing import Any
 import msgspec
 from support.commands import QUESTIONS
 
-from branchrank.bench.experiment import plan_from_experiment
-from branchrank.bench.record import Seal, read_seal
-from branchrank.corpus.ir_collections import read_entries
+from branchrank.core.io.files import digest_of, write_jsonl
+from branchrank.documents.ir_collections import read_entries
+from branchrank.documents.tree.store import check_nodes, load_nodes
 from branchrank.index.adopted_files import given_chunks, given_nodes, read_found
 from branchrank.index.adoption import Adoption
 from branchrank.index.manifest import BuildReport, Manifest, read_record, write_record
 from branchrank.index.workspace_folder import WorkspaceFolder, read_config, update_config
-from branchrank.io.files import digest_of, write_jsonl
-from branchrank.llm.ledger import read_prices
 from branchrank.questions.qrels import beir_questions, read_qrels
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.runs import directory as names
+from branchrank.runs.bench.experiment import plan_from_experiment
+from branchrank.runs.bench.record import Seal, read_seal
 from branchrank.runs.directory import own_digest, read_run, write_run
 from branchrank.runs.exchange import read_trec, score_trec
 from branchrank.runs.rows import RowLog, packed, read_rows, write_lines
-from branchrank.runs.run import load_run
+from branchrank.runs.run_data import load_run
 from branchrank.runs.timings import read_timings, write_timings
-from branchrank.tree.store import check_nodes, load_nodes
+from branchrank.search.llm.ledger import read_prices
 from fuzz.target import Target, require, seeds
 from fuzz.world import corpus, index, put, run_directory, scratch
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from branchrank.io.http import retry_after
-from branchrank.llm.client import Response, read_completion
-from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
-from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message, ReplyError
+from branchrank.core.io.http_client import retry_after
 from branchrank.questions.generation import _read as read_drafts
 from branchrank.questions.labels import CHOICES, read_label
+from branchrank.search.llm.client import Response, read_completion
+from branchrank.search.llm.parsing import read_json, read_labels, read_text, yes_log_odds
+from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Message, ReplyError
 from fuzz.target import Target, require, seeds
 
 LABELS = ("S1", "S2", "S10", "s3")

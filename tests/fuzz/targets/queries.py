@@ -12,16 +12,16 @@ from itertools import pairwise
 
 from support.small_index import DOCUMENTS
 
-from branchrank.files.grep import Grep, extract_terms
-from branchrank.files.read_file import FileReader
-from branchrank.io.printable import safe, safe_line
-from branchrank.io.table import csv_cell, table_csv, text_of
-from branchrank.measures.measures import parse_measure
+from branchrank.core.io.printable import safe, safe_line
+from branchrank.core.io.table import csv_cell, table_csv, text_of
+from branchrank.core.records import Hit, Scored
+from branchrank.core.spec import Fuse
 from branchrank.questions.anchoring import typed_span
-from branchrank.ranking import fusion
-from branchrank.records import Hit, Scored
-from branchrank.spec import Fuse
-from branchrank.systems.query import read_filters
+from branchrank.scoring.measures import parse_measure
+from branchrank.search.files.grep_search import Grep, extract_terms
+from branchrank.search.files.read_file import FileReader
+from branchrank.search.ranking import fusion
+from branchrank.search.systems.query import read_filters
 from fuzz.target import Target, never_refused, require, seeds
 from fuzz.world import CANARY, index, put, scratch, workspace
 

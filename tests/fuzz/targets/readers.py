@@ -7,16 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from corpus.invariants import problems_of
+from documents.invariants import problems_of
 from support.pdfs import pdf
 from support.worlds import PAGES
 
-from branchrank.corpus.loading import load_corpus
-from branchrank.corpus.reading import read_document
+from branchrank.documents.loading import load_corpus
+from branchrank.documents.reading import read_document
+from branchrank.documents.tree.pageindex_json import encode_document, export_document, import_document
+from branchrank.documents.tree.store import check_nodes
+from branchrank.documents.tree.tree_build import build_nodes
 from branchrank.questions.mining import mine_questions
-from branchrank.tree.build import build_nodes
-from branchrank.tree.pageindex_json import encode_document, export_document, import_document
-from branchrank.tree.store import check_nodes
 from fuzz.target import Target, require, seeds
 
 MARKDOWN = b"""---

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.cache import cache_keys, open_cache
-from branchrank.errors import ArtifactError
-from branchrank.llm.cassette import Cassette
-from branchrank.llm.request import CallResult, LLMReply, LLMRequest, Message
-from branchrank.ranking.maxsim import TokenVectors
-from branchrank.stores.qdrant_existing import read_pickled
-from branchrank.stores.vectors import TokenFile, load_vectors, save_token_vectors, save_vectors
+from branchrank.core.errors import ArtifactError
+from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.cache import cache_keys, open_cache
+from branchrank.index.maxsim import TokenVectors
+from branchrank.index.stores.qdrant_existing import read_pickled
+from branchrank.index.stores.vectors import TokenFile, load_vectors, save_token_vectors, save_vectors
+from branchrank.search.llm.cassette import Cassette
+from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Message
 from fuzz.target import Target, require
 from fuzz.world import put, scratch
 

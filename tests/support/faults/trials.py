@@ -79,7 +79,7 @@ def program(
 
 
 def _exit_code(words: Sequence[str]) -> int:
-    from branchrank.cli.main import main
+    from branchrank.frontends.cli.main import main
 
     try:
         main(list(words))

@@ -1,0 +1,124 @@
+"""Prevent imported libraries from permanently changing the state of the process.
+
+1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
+   environment variable, the variable is set only during the call that reads the variable.
+2. Importing rich (which httpx, Chroma and qdrant-client import) draws random numbers from :mod:`random`, and
+   the first use of tqdm sets multiprocessing's start method. BranchRank restores the state of :mod:`random`
+   and the start method afterwards.
+3. A worker process inherits the environment variables, import path and working directory of the command.
+   Worker processes always set PyTorch's number of threads. A process that is not a worker sets PyTorch's
+   number of threads only if ``[engine] threads`` is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from branchrank.core.errors import MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_ONE_AT_A_TIME = threading.RLock()
+#: BranchRank's version. Importing the package itself here would be an import circle.
+VERSION: str = sys.modules["branchrank"].__version__
+
+
+@contextlib.contextmanager
+def temporary_environment(**variables: str) -> Iterator[None]:
+    """Set environment variables during a ``with`` block, then restore the previous values.
+
+    Only one thread at a time can execute the block. Other threads can see the variables while the block runs,
+    so the block should contain only the call that needs the variables.
+    """
+    with _ONE_AT_A_TIME:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@contextlib.contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Save the state of :mod:`random`, and restore it at the end of a ``with`` block."""
+    import random
+
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)
+
+
+@contextlib.contextmanager
+def preserved_start_method() -> Iterator[None]:
+    """After a ``with`` block, clear multiprocessing's start method if no method was set before the block."""
+    loaded = sys.modules.get("multiprocessing")
+    was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
+    try:
+        yield
+    finally:
+        loaded = sys.modules.get("multiprocessing")
+        if was_open and loaded is not None:
+            loaded.set_start_method(None, force=True)
+
+
+def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> None:
+    """Set environment variables in a worker process, and extend its import path."""
+    os.environ.update(variables)
+    sys.path.extend(place for place in path if place not in sys.path)
+
+
+def torch_threads() -> int:
+    """Return PyTorch's number of threads, or 0 if PyTorch is not loaded."""
+    torch = sys.modules.get("torch")
+    return 0 if torch is None else int(torch.get_num_threads())
+
+
+def set_torch_threads(count: int) -> None:
+    """Set PyTorch's number of threads, if PyTorch is loaded and ``count`` is not 0."""
+    torch = sys.modules.get("torch")
+    if count and torch is not None:
+        torch.set_num_threads(count)
+
+
+def imported(module: str, package: str, *, purpose: str, extra: str) -> Any:
+    """Import a module. Raises :class:`MissingDependencyError` if its package is not installed."""
+    try:
+        with preserved_random_state():
+            return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(package, purpose=purpose, extra=extra) from error
+
+
+def load_installed(entry: EntryPoint, shown: str, kind: type = object) -> Any:
+    """Return the object to which an installed package's entry point refers.
+
+    ``shown`` describes the object in the error message. Raises :class:`UsageError` if importing it fails, or
+    if it is not an instance of ``kind``.
+    """
+    try:
+        made = entry.load()
+    except Exception as error:  # A user's package can raise any exception.
+        raise UsageError(
+            f"{shown} cannot be imported: {error}", remedy="reinstall the package that provides it"
+        ) from error
+    if not isinstance(made, kind):
+        wanted = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+        raise UsageError(
+            f"{shown} is a {type(made).__name__}, not {wanted}",
+            remedy=f"change the entry point to an instance of {kind.__module__}.{kind.__name__}",
+        )
+    return made

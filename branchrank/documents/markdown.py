@@ -1,0 +1,302 @@
+"""Parse Markdown and MDX files into documents.
+
+1. Front matter is removed, except the value of ``description``, which is kept as text. The page title is the
+   ``title`` in the front matter. If all other headings on the page are nested below a level-1 heading, the
+   level-1 heading is the page title instead.
+2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
+   for each block.
+3. An ATX or setext heading starts a section unless the heading is inside a quote or a list. The labels of a
+   heading are its GitHub-style slug, the explicit ids in ``{#id}`` or in an attribute list (``{: #id .class
+   }``), and the labels in the ``(label)=`` lines above the heading.
+4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
+   of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
+   directive for prose, such as ``{note}``.
+5. Lines that markdown-it skips because the lines are nested too deeply are kept as plain text.
+
+Parsing takes time linear in the size of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from branchrank.documents.document import (
+    Block,
+    BlockKind,
+    Findings,
+    Heading,
+    LinkTarget,
+    Reader,
+    plain_blocks,
+)
+from branchrank.documents.markdown_syntax import markdown_parser
+from branchrank.documents.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_FRONT_MATTER_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+_FRONT_MATTER_KEY = re.compile(r"(title|description)\s*+[:=]")
+_EXPLICIT_ID = re.compile(r"\{(?:#([^\s{}]++)[^{}]*+|/\*\s*+#([^\s*{}]++)\s*+\*/)\}")
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+_DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
+_OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
+_CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*")
+_PROSE_DIRECTIVES = frozenset(
+    re.findall(
+        r"[\w-]+",
+        "admonition attention caution card danger deprecated details dropdown epigraph error figure grid "
+        "grid-item grid-item-card hint important margin note only seealso sidebar tab-item tab-set tip topic "
+        "versionadded versionchanged versionremoved warning",
+    )
+)
+_MAX_DIRECTIVE_NESTING = 8
+_PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
+
+
+def read_markdown(source: str, lines: list[str]) -> Findings:
+    """Read a Markdown file, or an MDX file (suffix ``.mdx``). Malformed content raises no exception."""
+    lines = [line.replace("\r", " ") for line in lines]
+    title, described, skipped = _front_matter(lines)
+    reader = _Reader(mdx=source.lower().endswith(".mdx"))
+    try:
+        reader.read([""] * skipped + lines[skipped:], first_line=1, nesting=0)
+    except _PARSER_FAULTS as error:
+        reader = _Reader(mdx=False)
+        reader.notes = [f"read as plain text, because the Markdown parser failed ({type(error).__name__})"]
+        reader.blocks = plain_blocks(lines)
+    reader.title = title or None
+    reader.blocks = [*described, *reader.blocks]
+    reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
+    return reader
+
+
+def _front_matter(lines: Sequence[str]) -> tuple[str, list[Block], int]:
+    """Return the front matter's title, description (as blocks of text) and number of lines."""
+    ends = _FRONT_MATTER_ENDS.get(lines[0].rstrip())
+    last = next((number for number, line in enumerate(lines) if number and ends and line.rstrip() in ends), 0)
+    title, blocks = "", []
+    for number, line in enumerate(lines[:last], start=1):
+        match = _FRONT_MATTER_KEY.match(line)
+        if match and (value := line[match.end() :].strip()):
+            if value[0] in "'\"" and value[-1] == value[0]:
+                value = value[1:-1]
+            if not value.strip(">|-+"):
+                continue
+            if match[1] == "title":
+                title = title or value
+            else:
+                blocks.append(Block(kind="prose", text=value, line_start=number, line_end=number))
+    return title, blocks, last + 1 if last else 0
+
+
+class _Reader(Findings):
+    """Collects the headings, blocks and labels of one file in line order."""
+
+    def __init__(self, *, mdx: bool) -> None:
+        super().__init__()
+        self.mdx = mdx
+        self._env: dict[str, Any] = {}
+        self._slugs: Counter[str] = Counter()
+
+    def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
+        """Read ``lines``, the first of which is line ``first_line`` of the file.
+
+        ``nesting`` is the number of directives that enclose the lines.
+        """
+        parser = markdown_parser(self.mdx)
+        tokens: list[Token] = []
+        parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
+        covered = bytearray(len(lines) + 1)
+        for token in tokens:
+            if token.map and (token.nesting == 0 or token.type in ("heading_open", "table_open")):
+                covered[token.map[0] : token.map[1]] = b"\1" * (token.map[1] - token.map[0])
+        _Walk(self, first_line, nesting).walk(tokens)
+        rest = ["" if covered[index] else _without_markers(line) for index, line in enumerate(lines)]
+        left_out = plain_blocks(rest)
+        if left_out:
+            self.notes.append(
+                f"line {first_line + left_out[0].line_start - 1}: "
+                "read as plain text, because it is nested too deeply"
+            )
+        for block in left_out:
+            self.add(
+                "\n".join(rest[block.line_start - 1 : block.line_end]),
+                "prose",
+                first_line + block.line_start - 1,
+            )
+
+    def add(self, text: str, kind: BlockKind, line: int) -> None:
+        """Add ``text``, which starts at ``line``, as a block without blank lines at the start and end."""
+        lines = [each.rstrip() for each in text.split("\n")]
+        filled = [number for number, each in enumerate(lines) if each]
+        if filled:
+            first, last = filled[0], filled[-1]
+            self.blocks.append(
+                Block(
+                    kind=kind,
+                    text="\n".join(lines[first : last + 1]),
+                    line_start=line + first,
+                    line_end=line + last,
+                )
+            )
+
+    def inline(self, content: str, line: int) -> str:
+        """Return the inline Markdown at ``line`` as readable text, and store its references and labels."""
+        text = inline_text(content, line, self._env, self.mdx, self)
+        if len(content) > MAX_INLINE:
+            self.notes.append(
+                f"line {line}: inline markup was not read, because the text has {len(content)} characters, "
+                f"more than {MAX_INLINE}"
+            )
+        return "\n".join(each.strip() for each in text.split("\n"))
+
+    def add_heading(self, level: int, content: str, lines: range, targets: Sequence[LinkTarget]) -> None:
+        """Add a heading on the given lines. ``targets`` are the labels directly above the heading."""
+        content, explicit = _without_explicit_ids(content)
+        title = " ".join(self.inline(content, lines.start).split())
+        slug = self._slug(title)
+        names = dict.fromkeys([*(target.name for target in targets), *explicit, *([slug] if slug else [])])
+        self.labels.extend(targets)
+        self.labels.extend(LinkTarget(name=name, line=lines.start) for name in [*explicit, slug] if name)
+        start = targets[0].line if targets else lines.start
+        self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
+
+    def _slug(self, title: str) -> str:
+        slug = _NOT_IN_SLUG.sub("", title.lower()).replace(" ", "-")
+        self._slugs[slug] += 1
+        count = self._slugs[slug]
+        return slug if count == 1 else f"{slug}-{count - 1}"
+
+
+class _Walk:
+    """Converts markdown-it's tokens to blocks.
+
+    The line number 0 in a token stands for line ``first_line`` of the file.
+    """
+
+    def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
+        self.reader = reader
+        self.first_line = first_line
+        self.nesting = nesting
+        self.lists = 0
+        self.bullet = ""
+        self.row = first_line
+        self.cells: list[str] = []
+        self.targets: list[LinkTarget] = []
+
+    def walk(self, tokens: Sequence[Token]) -> None:
+        for index, token in enumerate(tokens):
+            line = self.first_line + token.map[0] if token.map else 0
+            if token.type != "marker" and token.type != "heading_open":
+                self._drop_targets()
+            match token.type:
+                case "heading_open":
+                    self._heading(token, tokens[index + 1].content, line)
+                case "inline" if tokens[index - 1].type in ("th_open", "td_open"):
+                    self.cells.append(self.reader.inline(token.content, line))
+                case "inline" if tokens[index - 1].type != "heading_open":
+                    self._paragraph(token.content, line)
+                case "bullet_list_open" | "ordered_list_open":
+                    self.lists += 1
+                case "bullet_list_close" | "ordered_list_close":
+                    self.lists -= 1
+                case "list_item_open":
+                    self.bullet = f"{token.info}{token.markup} " if token.info else "- "
+                case "tr_open":
+                    self.cells = []
+                    self.row = line
+                case "tr_close":
+                    self.reader.add(" | ".join(filter(None, self.cells)), "table", self.row)
+                case "code_block":
+                    self.reader.add(token.content, "code", line)
+                case "fence":
+                    self._fence(token, line)
+                case "html_block":
+                    self.reader.labels.extend(anchors(token.content, line))
+                    self.reader.add(html_text(token.content), "prose", line)
+                case "marker":
+                    self._marker(token, line)
+        self._drop_targets()
+
+    def _drop_targets(self) -> None:
+        self.reader.labels.extend(self.targets)
+        self.targets = []
+
+    def _heading(self, token: Token, content: str, line: int) -> None:
+        assert token.map is not None
+        if token.level == 0 and self.nesting == 0:
+            end = self.first_line + token.map[1]
+            self.reader.add_heading(int(token.tag[1]), content, range(line, end), self.targets)
+            self.targets = []
+        else:
+            self._drop_targets()
+            self._paragraph(content, line)
+
+    def _paragraph(self, content: str, line: int) -> None:
+        text = re.sub(r"^\[![A-Za-z]+\][+-]?", "", self.reader.inline(content, line))
+        self.reader.add(self.bullet + text if text.strip() else "", "list" if self.lists else "prose", line)
+        self.bullet = ""
+
+    def _fence(self, token: Token, line: int) -> None:
+        assert token.map is not None
+        reader, lines = self.reader, token.content.split("\n")[:-1]
+        if token.map[1] - token.map[0] < len(lines) + 2:
+            reader.notes.append(f"line {line}: the code fence that starts here is never closed")
+        directive = _DIRECTIVE.fullmatch(token.info.strip())
+        name, argument = directive.groups() if directive else ("", "")
+        if name not in _PROSE_DIRECTIVES | {"toctree"} or self.nesting == _MAX_DIRECTIVE_NESTING:
+            reader.add(token.content, "code", line + 1)
+            return
+        options = 0
+        while options < len(lines) and _OPTION.fullmatch(lines[options]):
+            options += 1
+        body = [""] * options + lines[options:]
+        if name == "toctree":
+            reader.toctree.extend(entry.strip() for entry in body if entry.strip())
+            return
+        if argument and name != "figure":
+            self._paragraph(argument, line)
+        reader.read(body, first_line=line + 1, nesting=self.nesting + 1)
+
+    def _marker(self, token: Token, line: int) -> None:
+        if token.info == "target":
+            self.targets.append(LinkTarget(name=token.content, line=line))
+            return
+        self._drop_targets()
+        if token.info == "toctree":
+            self.reader.toctree.extend(entry.strip() for entry in token.content.split("\n") if entry.strip())
+        elif token.content:
+            self._paragraph(token.content, line)
+
+
+def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
+    """Split a heading into its text and the explicit ids in the attribute lists at its end."""
+    ids: list[str] = []
+    kept = end = len(content)
+    while True:
+        while end and content[end - 1].isspace():
+            end -= 1
+        start = content.rfind("{", 0, end)
+        if start < 0:
+            break
+        if match := _EXPLICIT_ID.fullmatch(content, start, end):
+            ids.append(match[1] or match[2])
+        elif ATTRIBUTES.fullmatch(content, start, end):
+            ids += ids_of(content[start:end])[::-1]
+        else:
+            break
+        kept = end = start
+    return content[:kept].rstrip() if kept < len(content) else content, ids[::-1]
+
+
+def _without_markers(line: str) -> str:
+    """Return ``line`` without the quote and list markers at its start."""
+    match = _CONTAINER_MARKERS.match(line)
+    return line[match.end() :] if match else line
+
+
+READER = Reader(read_markdown)

@@ -1,0 +1,206 @@
+"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the reader.
+
+1. A :class:`~branchrank.documents.document.Reader` turns the bytes of a file into the text whose lines are
+   numbered, and finds the headings, blocks, labels and references in these lines. The document's sections are
+   made from the reader's :class:`~branchrank.documents.document.Findings`.
+2. A reader never fails: a file whose markup can't be parsed is read as plain text, with one block per
+   paragraph, and a binary file that can't be read has one empty line.
+3. An installed package can add a reader with an entry point in the group ``branchrank.readers``. The name of
+   the entry point is the suffix without its dot, such as ``tex``, and its value is a ``Reader``. A suffix can
+   have only one reader.
+
+Whatever needs the lines of a document calls :func:`document_lines`, so that all line numbers agree.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from branchrank.core.errors import CorpusError, MissingDependencyError, UsageError
+from branchrank.core.io.environment import load_installed
+from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
+from branchrank.documents.code_outline import GRAMMARS
+from branchrank.documents.document import ENTRY_SUFFIX, Document, Reader
+from branchrank.documents.lines import decode, split_lines
+from branchrank.documents.stored_texts import stored_text
+
+ENTRY_POINTS = "branchrank.readers"
+
+
+class _Builtin(NamedTuple):
+    """A built-in reader: the module of its ``READER``, and the package of an extra that the module needs.
+
+    ``own_text`` is whether the reader overrides :meth:`Reader.text`.
+    """
+
+    module: str
+    package: str = ""
+    extra: str = ""
+    own_text: bool = False
+
+
+#: No file's name is longer, but a link's is as long as a document likes.
+_LONGEST_NAME = 255
+#: Suffixes of files that are templates and assets, not documents, in folders such as ``_static``.
+_PAGES = (".html", ".htm", ".xhtml")
+#: The built-in reader of each suffix. A reader's module is imported on first use.
+BUILTIN_READERS: dict[str, _Builtin] = {
+    **dict.fromkeys((".rst", ".rst.inc", ".txt"), _Builtin("rst_scan")),
+    **dict.fromkeys((".md", ".mdx"), _Builtin("markdown")),
+    **dict.fromkeys(_PAGES, _Builtin("html_pages", own_text=True)),
+    **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
+    ".ipynb": _Builtin("notebooks"),
+    ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
+    **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
+    **{suffix: _Builtin("source_code", package, "code") for suffix, (package, _) in GRAMMARS.items()},
+}
+
+
+@cache
+def installed_readers() -> dict[str, EntryPoint]:
+    """Return the entry point of each suffix that installed packages can read.
+
+    Raises :class:`UsageError` for a suffix that has two readers.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        suffix = f".{entry.name.lower()}"
+        other = found.get(suffix)
+        if suffix in BUILTIN_READERS or (other and other.value != entry.value):
+            owner = f"the installed reader {other.value}" if other else "BranchRank"
+            raise UsageError(
+                f"the installed reader {entry.value} reads files that end with {suffix}, but {owner} already "
+                "reads such files",
+                remedy="uninstall the package that provides it, or change the name of its entry point",
+            )
+        found[suffix] = entry
+    return found
+
+
+def suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all readers. The suffixes of built-in readers come first."""
+    return (*BUILTIN_READERS, *installed_readers())
+
+
+def suffix_of(source: str) -> str:
+    """Return the longest suffix of a path that has a reader, or an empty string."""
+    end = source[-_LONGEST_NAME:]
+    _, dot, ending = end[end.rfind("/") + 1 :].partition(".")
+    return _longest_suffix(dot + ending)
+
+
+@lru_cache(1 << 12)
+def _longest_suffix(ending: str) -> str:
+    """Return the suffix of a name, which ends with ``ending`` from its first dot on."""
+    name = ending.lower()
+    # Installed packages are looked up only for a suffix that is not built in, because this takes 50 ms.
+    for known in (lambda: BUILTIN_READERS.keys(), lambda: installed_readers().keys()):
+        if found := max(filter(name.endswith, known()), key=len, default=""):
+            return found
+    return ""
+
+
+@cache
+def reader_of(suffix: str) -> Reader:
+    """Return the reader of a suffix.
+
+    Raises :class:`MissingDependencyError` for a reader whose extra is not installed, and :class:`UsageError`
+    for an installed reader that can't be imported.
+    """
+    if builtin := BUILTIN_READERS.get(suffix):
+        _require_extra(suffix)
+        found: Reader = importlib.import_module(f"branchrank.documents.{builtin.module}").READER
+        return found
+    entry = installed_readers()[suffix]
+    made: Reader = load_installed(entry, f"the reader {entry.name!r} ({entry.value})", Reader)
+    return made
+
+
+def why_unread(source: str) -> str:
+    """Return why a file with a known suffix is not read as a document, or an empty string.
+
+    The reason is the command that installs what its reader needs, or the location of the file.
+    """
+    suffix = suffix_of(source)
+    if suffix in _PAGES and any(folder.startswith("_") for folder in source.split("/")[:-1]):
+        return "below a folder whose name starts with _"
+    return _missing_extra(suffix) if suffix else ""
+
+
+@cache
+def _missing_extra(suffix: str) -> str:
+    try:
+        _require_extra(suffix)
+    except MissingDependencyError as error:
+        return error.remedy
+    return ""
+
+
+def _require_extra(suffix: str) -> None:
+    builtin = BUILTIN_READERS.get(suffix)
+    if builtin and builtin.package and find_spec(builtin.package) is None:
+        purpose = f"reading files that end with {suffix}"
+        raise MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
+
+
+def _reader(source: str) -> Reader:
+    suffix = suffix_of(source)
+    if not suffix:
+        raise CorpusError(
+            f"cannot read the document {source!r}: its suffix is not one of {', '.join(suffixes())}",
+            remedy="convert the file to Markdown, and give it the suffix .md",
+        )
+    return reader_of(suffix)
+
+
+def is_binary(source: str) -> bool:
+    """Return whether the document at the path ``source`` is a binary file, whose text an index stores."""
+    suffix = suffix_of(source)
+    builtin = BUILTIN_READERS.get(suffix)
+    return bool(suffix) and (builtin is None or builtin.own_text) and reader_of(suffix).binary
+
+
+def read_document(source: str, content: bytes) -> Document:
+    """Parse ``content``, the bytes of a file. ``source`` is the file's path relative to the corpus folder.
+
+    Malformed markup never raises an exception, but is read as plain text. Raises :class:`CorpusError` if
+    BranchRank can't parse files with the suffix of ``source``.
+    """
+    lines, found = _reader(source).read(source, content)
+    digest = document_digest(source, content)
+    return found.document(source, digest=digest, size=len(content), line_count=len(lines))
+
+
+def document_digest(source: str, content: bytes) -> str:
+    """Return the SHA-256 of a file's bytes and, if it has one, of the version of its reader."""
+    digest = digest_bytes(content)
+    version = _reader(source).version
+    return digest_of([digest, version]) if version else digest
+
+
+def document_text(source: str, content: bytes) -> str:
+    """Return the text of the file with the bytes ``content``. Line numbers are those of this text.
+
+    Raises the same errors as :func:`read_document`. A file without a reader is read as plain text.
+    """
+    suffix = suffix_of(source)
+    builtin = BUILTIN_READERS.get(suffix)
+    # A query reads the lines of its hits. Importing docutils for that would take longer than the query.
+    if not suffix or (builtin and not builtin.own_text):
+        return decode(content)[0]
+    reader = reader_of(suffix)
+    stored = stored_text(document_digest(source, content)) if reader.binary else None
+    return reader.text(content)[0] if stored is None else stored
+
+
+def document_lines(root: Path, source: str) -> list[str]:
+    """Return the lines of the document ``source`` below ``root``, without line breaks.
+
+    Raises the same errors as :func:`document_text` and :func:`~branchrank.core.io.files.read_beneath`.
+    """
+    return split_lines(document_text(source, read_beneath(root, source)))

@@ -1,0 +1,182 @@
+"""Run benchmarks: the commands ``benchmark``, ``run`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+import branchrank
+from branchrank.core.errors import FailedRunError
+from branchrank.frontends.cli.options import (
+    ACCESS,
+    DATA_DIR,
+    FILE,
+    FILTER,
+    FUSION,
+    QUIET,
+    RUNNING,
+    VERBOSE,
+    RunFolder,
+    flag,
+    given_flags,
+    settings_options,
+    typed_command,
+)
+from branchrank.frontends.cli.terminal import Command, browse, import_from_here, safe, say, shown_path
+
+
+def run_and_report(
+    plan: branchrank.library.Plan,
+    *,
+    quiet: bool,
+    verbose: bool,
+    open_report: bool = False,
+    dry_run: bool = False,
+    seal: Path | None = None,
+    **options: Any,
+) -> None:
+    """Run a plan, write the run's report and print its table.
+
+    With ``dry_run``, only print the estimated cost. If no file exists at the path ``seal``, the plan is
+    written to this path and is not run.
+
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed. The report of a
+    failed run is written before the error is raised.
+    """
+    if dry_run:
+        print_estimate(branchrank.library.estimate_plan(plan))
+        return
+    if seal is not None and not seal.exists():
+        made = branchrank.library.seal_plan(plan, seal)
+        click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
+        click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
+        return
+    run = branchrank.library.run_benchmark(plan, seal=seal, notify=say, progress=not quiet, **options)
+    report_run(run, partial(run.print, verbose=verbose), open_report=open_report)
+
+
+def report_run(run: branchrank.Run, show: Callable[[], object], *, open_report: bool = False) -> None:
+    """Call ``show``, print the path of the report, and open the report in the browser if requested.
+
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed.
+    """
+    show()
+    path = run.directory / "report.html"
+    report = shown_path(path)
+    click.echo(f"report: {report}")
+    if open_report:
+        browse(path)
+    if run.failed:
+        raise FailedRunError(
+            "\n".join(("ignore the results of these predictors:", *run.failed)),
+            remedy=f"read the errors in {report}, fix the cause and run the command again",
+        )
+
+
+def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
+    """Print the indexes to build, each predictor's queries, and upper bounds for its LLM calls and tokens."""
+    from branchrank.runs.words import plural
+
+    click.echo(f"{safe(estimate.experiment)}: {plural(estimate.questions, 'question')}")
+    for why in estimate.to_build:
+        click.echo(f"  {safe(why)}; the run builds it first")
+    for row in estimate.predictors:
+        where = f" on index {safe(row.index)}" if row.index else ""
+        click.echo(f"  {safe(row.predictor)}{where}: {plural(row.queries, 'query')}")
+        if row.llm is None:
+            continue
+        line = f"    at most {row.llm.calls} LLM calls and {row.llm.tokens} tokens at {safe(row.model)}"
+        if estimate.prices is not None:
+            known = row.cost is not None
+            priced = f"{row.cost:.4f} {estimate.prices.currency}" if known else "no price for this model"
+            line += f": {priced}, prices of {estimate.prices.date}"
+        click.echo(line)
+
+
+@click.command("benchmark", cls=Command, resumes=True)
+@DATA_DIR
+@flag(
+    "--predictor predictors",
+    "Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
+    "api, your own class as module:Class, a pipeline as langchain:module:retriever (also llamaindex, "
+    "haystack, pyterrier), or trec:FILE. Use `all` for the first three predictors in this list, or "
+    "`family` for the first seven. Repeatable.",
+    ("all",),
+    multiple=True,
+)
+@flag("--questions", "The question file. Default: the question file of the workspace.", kind=FILE)
+@flag("--experiment", "Name of the experiment.", "benchmark")
+@flag(
+    "--split", "Name of the questions' split for the report, such as tuning or test. All questions are used."
+)
+@flag(
+    "--api-endpoint",
+    "URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
+    "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
+)
+@flag("--api-predictor", "Predictor that the API endpoint runs.")
+@FILTER
+@FUSION
+@RUNNING
+@settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")
+@settings_options("late_interaction", "bm25", "llm", "index", "anchoring", "cache", "engine")
+def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None:
+    """Run predictors on the same questions, and report quality, latency and LLM cost.
+
+    An interrupted run with the same plan is resumed.
+    """
+    from branchrank.library import plan_from_names
+
+    if any(":" in name for name in predictors):
+        import_from_here()
+    running = {
+        name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet", "verbose", "open_report")
+    }
+    settings = branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say).settings
+    plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
+    run_and_report(plan, **running)
+
+
+@click.command("run", cls=Command, resumes=True)
+@click.argument("experiment", type=FILE, default="experiment.toml")
+@FUSION
+@RUNNING
+@settings_options("benchmark", "llm", "cache", "engine")
+@settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
+def run(experiment: Path, reports: Path, **running: Any) -> None:
+    """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
+
+    The whole file is checked before the run, and all problems are reported together.
+    """
+    from branchrank.library import plan_from_experiment
+
+    if experiment.is_file() and b"predictor" in experiment.read_bytes():
+        import_from_here()
+    plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
+    run_and_report(plan, **running)
+
+
+@click.command("resume", cls=Command, resumes=True)
+@click.argument("run", type=RunFolder("interrupted"))
+@ACCESS
+@settings_options("engine")
+@QUIET
+@VERBOSE
+def resume(run: Path, quiet: bool, verbose: bool, **access: Any) -> None:
+    """Resume an interrupted RUN and keep its finished rows.
+
+    Hosts, models, files and classes that RUN names are used only with --trust, because RUN may come from
+    another person. Without --trust, the error lists them. RUN stores no credentials: set a URL with a
+    password in the environment variable of its setting. A run cannot be resumed if its corpus, questions,
+    index or settings have changed.
+    """
+    from branchrank.library import RunAccess, plan_from_run
+
+    if access["trust"]:
+        import_from_here()
+    plan = plan_from_run(run, RunAccess(engine=given_flags(), **access))
+    run_and_report(plan, quiet=quiet, verbose=verbose, resume=run)

@@ -1,0 +1,177 @@
+"""The base classes of all commands, which print errors, set exit codes and write safely to the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import traceback
+import webbrowser
+from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from branchrank.core.errors import BranchRankError, StorageError
+from branchrank.core.io.printable import safe as safe
+from branchrank.frontends.cli.help import MANY, help_all_option, remedy_for, write_options
+
+if TYPE_CHECKING:
+    from branchrank.core.io.printable import Redactor
+
+INTERRUPTED = 130
+TERMINATED = 143
+#: The error numbers of a full, read-only or failing disk. Printing raises these errors if standard output is
+#: redirected to such a disk.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+def say(line: str) -> None:
+    """Print a message to standard error."""
+    click.echo(safe(line), err=True)
+
+
+def shown_path(path: Path) -> str:
+    """Format a path for printing. A path inside the working directory is shown relative to that directory."""
+    here = Path.cwd()
+    return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def browse(path: Path) -> None:
+    """Open a file in the browser."""
+    if not webbrowser.open(path.as_uri()):
+        say(f"no browser could be opened; the report is {shown_path(path)}")
+
+
+def typed_lines(prompt: str) -> Iterator[str]:
+    """Yield each line of standard input. The prompt is printed only in a terminal."""
+    shown = prompt if sys.stdin.isatty() else ""
+    with contextlib.suppress(EOFError):
+        while True:
+            yield input(shown)
+
+
+def print_notes(notes: Iterable[str], *, quiet: bool = False) -> None:
+    """Print notes to standard error. If ``quiet`` is true, print only their number."""
+    shown = list(notes)
+    if quiet and len(shown) > 1:
+        shown = [f"{len(shown)} notes about the documents; without --quiet, each is printed"]
+    for note in shown:
+        say(f"note: {note}")
+
+
+def import_from_here() -> None:
+    """Add the working directory to Python's import path."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def show_error(error: BranchRankError, command: click.Command) -> None:
+    """Print an error message and its suggested fix, with API keys removed.
+
+    The suggested fix mentions only flags that ``command`` has.
+    """
+    redact = _redactor()
+    click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
+    if remedy := remedy_for(error.remedy, command):
+        click.echo(f"  fix: {safe(redact(remedy))}", err=True)
+
+
+def _redactor() -> Redactor:
+    from branchrank.core.io.printable import Redactor, environment_secrets
+
+    return Redactor(environment_secrets(os.environ))
+
+
+def _print_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an unexpected exception, with API keys removed."""
+    sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
+
+
+class Terminated(SystemExit):
+    """Raised when the process receives SIGTERM."""
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated(TERMINATED)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of each standard stream that was closed when the process started."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
+
+
+class Command(click.Command):
+    """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
+
+    If ``resumes`` is true, an interrupted command can be run again to resume its work. Other commands print
+    ``interrupted`` when Ctrl-C ends them.
+    """
+
+    def __init__(
+        self, *arguments: Any, resumes: bool = False, interrupted: str = "interrupted", **named: Any
+    ) -> None:
+        self.resumes = resumes
+        self.interrupted = interrupted
+        super().__init__(*arguments, **named)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        self.has_many_flags = sum(isinstance(each, click.Option) for each in self.params) > MANY
+        if self.has_many_flags:
+            self.params.append(help_all_option())
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the first sentence of the help text, which click would cut to ``limit`` characters."""
+        return super().get_short_help_str(max(limit, 1000))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags to the help text, with settings grouped under headings if there are many flags."""
+        if self.has_many_flags:
+            write_options(self, ctx, formatter)
+        else:
+            super().format_options(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Turn a :class:`BranchRankError` into an error message and an exit code."""
+        with contextlib.suppress(ValueError):  # raised outside the main thread
+            signal.signal(signal.SIGTERM, _terminate)
+        _open_closed_streams()
+        sys.excepthook = _print_fault
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # prints ? for a character the terminal can't show
+        try:
+            return super().invoke(ctx)
+        except BranchRankError as error:
+            show_error(error, self)
+            ctx.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort on Ctrl-C and at end of input
+            click.echo(self._interrupted(ctx), err=True)
+            ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            click.secho(f"error: {safe(str(error))}", fg="red", err=True)
+            ctx.exit(StorageError.exit_code)
+
+    def _interrupted(self, ctx: click.Context) -> str:
+        if not self.resumes:
+            return self.interrupted
+        fresh = " without --fresh" if ctx.params.get("fresh") else ""
+        return f"interrupted; to resume, run the same command again{fresh} (finished work is kept)"
+
+
+class CommandGroup(click.Group):
+    """A click group whose subcommands report errors as :class:`Command` does."""
+
+    command_class = Command
+
+
+CommandGroup.group_class = CommandGroup

@@ -1,0 +1,253 @@
+"""The local page for finished runs: an HTTP application with static files and JSON.
+
+1. The page is plain HTML, CSS and JavaScript from the folder ``page``, and the style sheet of the report. The
+   content security policy allows only these files, and no other origin may read or frame them.
+2. Each request must have this server's address in its ``Host`` header
+   (:mod:`branchrank.frontends.serve.access`).
+3. A request that writes must also have this address in its ``Origin`` header, and the token of this start in
+   its ``Authorization`` header. The page gets the token from the part of the URL after ``#``, which browsers
+   never send.
+4. A client names runs and documents. The server opens them only if they are in its own lists.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from importlib.resources import files
+from threading import Thread
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from branchrank.core.errors import BranchRankError, UsageError
+from branchrank.core.io.files import NOT_JSON, read_beneath
+from branchrank.core.io.printable import safe
+from branchrank.frontends.serve.access import Access
+from branchrank.frontends.serve.loopback_server import Guard, Refusal, http_server, listen, url_of
+from branchrank.frontends.serve.view_documents import Documents
+from branchrank.frontends.serve.view_labels import GivenLabel, LabelDesk
+from branchrank.frontends.serve.view_questions import Filters, QuestionLists
+from branchrank.frontends.serve.view_runs import REPORTS, RunList, compared, trends
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.question_files import ChangedFileError
+
+HOST = "127.0.0.1"
+#: The page's files, with their package and media type.
+_FILES = {
+    "report.css": ("branchrank.reports", "page.css", "text/css"),
+    "answers.js": ("branchrank.reports", "answers.js", "text/javascript"),
+    "view.css": ("branchrank.frontends.serve", "view.css", "text/css"),
+    **{
+        name: ("branchrank.frontends.serve", name, "text/javascript")
+        for name in ("view.js", "runs.js", "questions.js", "compare.js", "labels.js")
+    },
+}
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+#: A report is a page of its own, in whose sandbox only the scripts that it contains run.
+_REPORT_HEADERS = {
+    **_HEADERS,
+    "content-security-policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "unsafe-none",  # the HTML standard requires this with a sandbox
+}
+#: The paths of the page's views, which all have the same HTML.
+_VIEWS = ("/", "/questions", "/compare", "/label")
+#: The prefix of the parameters that select a slice.
+_SLICE = "slice:"
+
+
+class View:
+    """The page's data: the runs and, if there is a workspace, its documents and question file."""
+
+    def __init__(self, runs: RunList, folder: WorkspaceFolder, annotator: str) -> None:
+        self.runs = runs
+        self.documents = Documents(folder)
+        self.questions = QuestionLists(runs, self.documents)
+        self.labels = LabelDesk(self.questions, self.documents, annotator)
+
+    def runs_json(self, _request: Request) -> object:
+        """Return the runs, newest first, and the trend of each experiment."""
+        found = self.runs.summaries()
+        return {"runs": found, "trends": trends(found)}
+
+    def questions_json(self, request: Request) -> object:
+        """Return one page of the questions that pass the filters."""
+        asked = request.query_params
+        filters = Filters(
+            **{name: asked.get(name, "") for name in ("predictor", "outcome", "lost", "change", "words")},
+            slices={
+                name.removeprefix(_SLICE): value
+                for name, value in asked.items()
+                if name.startswith(_SLICE) and value
+            },
+        )
+        page = asked.get("page", "")
+        return self.questions.listed(_run_keys(request), filters, int(page) if page.isdecimal() else 0)
+
+    def question_json(self, request: Request) -> object:
+        """Return one question with its answers and the text of its passages."""
+        return self.questions.opened(_run_keys(request), request.query_params.get("id", ""))
+
+    def document_json(self, request: Request) -> object:
+        """Return the lines of a document of the workspace."""
+        return self.documents.shown(request.query_params.get("source", ""))
+
+    def comparison_json(self, request: Request) -> object:
+        """Return the comparison of two runs as text, and a table with a row per system."""
+        return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
+
+    def documents_json(self, _request: Request) -> object:
+        """Return the names of the workspace's documents, and the newest run of its questions."""
+        return {"sources": self.documents.sources, "newest": self.labels.newest()}
+
+    def places_json(self, request: Request) -> object:
+        """Return the documents and sections whose name or heading contains the words."""
+        return self.documents.places(request.query_params.get("words", ""))
+
+    def report(self, request: Request) -> Response:
+        """Return the report in a run's folder, whose scripts reach neither the page nor another host."""
+        name, directory = request.path_params["name"], self.runs.directory(_run_keys(request)[0])
+        try:
+            content = read_beneath(directory, name if name in REPORTS else "")
+        except OSError:
+            raise Refusal(404, "no_file", "the run has no such report") from None
+        return Response(content, headers=_REPORT_HEADERS, media_type=REPORTS[name])
+
+    def label_json(self, request: Request) -> object:
+        """Return a question to label, with its passages."""
+        return self.labels.page(*(request.query_params.get(name, "") for name in ("run", "question")))
+
+    def add_label(self, body: bytes) -> object:
+        """Write a label, and return the question's new state."""
+        try:
+            given = msgspec.json.decode(body, type=GivenLabel)
+        except NOT_JSON as error:
+            raise Refusal(422, "invalid", safe(str(error))) from None
+        return self.labels.add(given)
+
+
+def _run_keys(request: Request, least: int = 1) -> list[str]:
+    """Return the run, and the run that it is compared with if there is one.
+
+    Raises :class:`UsageError` for fewer than ``least`` runs.
+    """
+    keys = [key for name in ("run", "against") if (key := request.query_params.get(name, ""))]
+    if len(keys) < least:
+        raise UsageError("the request does not name its runs")
+    return keys
+
+
+def view_application(view: View, access: Access) -> Guard:
+    """Return the page's application, wrapped in the guard that checks requests.
+
+    ``access`` contains the page's only origin. Its token is needed only for writing.
+    """
+    routes = [
+        *(Route(path, _page) for path in _VIEWS),
+        Route("/page/{name}", _file),
+        Route("/report/{name}", view.report),
+        Route("/api/runs", _answer(view.runs_json)),
+        Route("/api/questions", _answer(view.questions_json)),
+        Route("/api/question", _answer(view.question_json)),
+        Route("/api/document", _answer(view.document_json)),
+        Route("/api/compare", _answer(view.comparison_json)),
+        Route("/api/documents", _answer(view.documents_json)),
+        Route("/api/places", _answer(view.places_json)),
+        Route("/api/label", _answer(view.label_json)),
+        Route("/api/labels", _writing(view.add_label, access), methods=["POST"]),
+    ]
+    handlers = {Refusal: _refused, BranchRankError: _refused, Exception: _fault}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return Guard(app, msgspec.structs.replace(access, token=""), flags=False)
+
+
+def _page(_request: Request) -> Response:
+    return _asset("branchrank.frontends.serve", "view.html", "text/html")
+
+
+def _file(request: Request) -> Response:
+    found = _FILES.get(request.path_params["name"])
+    if found is None:
+        raise Refusal(404, "no_file", "the page has no such file")
+    return _asset(*found)
+
+
+def _asset(package: str, name: str, media_type: str) -> Response:
+    content = files(package).joinpath("page", name).read_bytes()
+    return Response(content, headers=_HEADERS, media_type=media_type)
+
+
+def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
+    """Return the endpoint that responds with what ``make`` returns, as JSON."""
+    return lambda request: _json(lambda: make(request))
+
+
+def _writing(
+    write: Callable[[bytes], object], access: Access
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Return the endpoint that passes a body to ``write``, if the page of this start has sent the request."""
+
+    async def endpoint(request: Request) -> Response:
+        if not access.answers_token(request.headers.getlist("authorization")):
+            message = "this page has no valid token; open the address that the command printed"
+            raise Refusal(401, "no_token", message)
+        # The guard has refused other origins, but not a request without the header.
+        own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        if not request.headers.getlist("origin") or not own:
+            raise Refusal(403, "wrong_origin", "only the page itself may write")
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
+        body = await request.body()
+        return await run_in_threadpool(_json, lambda: write(body))
+
+    return endpoint
+
+
+def _json(make: Callable[[], object]) -> Response:
+    return Response(msgspec.json.encode(make()), headers=_HEADERS, media_type="application/json")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if isinstance(error, ChangedFileError):
+        error = Refusal(409, "changed", safe(error.message))
+    elif isinstance(error, BranchRankError):
+        error = Refusal(422, "refused", safe(str(error)))
+    assert isinstance(error, Refusal)
+    return error.response
+
+
+async def _fault(_request: Request, _error: Exception) -> Response:
+    return Refusal(500, "failed", "the page's server failed; its terminal shows the error").response
+
+
+def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *, browse: bool) -> None:
+    """Serve the page until the process is stopped.
+
+    ``ready`` is called with the page's URL, which contains the token. If ``browse`` is true, the URL is also
+    opened in the browser.
+    """
+    with listen(HOST, port, "choose another port with --port") as listening:
+        url = url_of(HOST, listening)
+        app = view_application(view, Access(hosts=(HOST,), origins=(url,), token=token))
+        address = f"{url}/#token={token}"
+        ready(address)
+        # The first comparison needs this module, which loads while the browser opens.
+        Thread(target=import_module, args=("scipy.special",), daemon=True).start()
+        if browse:
+            # In a thread, because a browser in the terminal would keep the server from starting.
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        http_server(app).run(sockets=[listening])

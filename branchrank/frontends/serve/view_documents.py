@@ -1,0 +1,137 @@
+"""The documents of the local page's workspace.
+
+1. Only documents that the workspace would index are opened, whatever a client or a run names.
+2. A run's line numbers are valid only if the documents have not changed since the run, so that their digest
+   is that of the run. The digest is computed once, and again after a document has changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import RLock
+
+from branchrank.core.errors import BranchRankError, CorpusError, nearest
+from branchrank.core.io.files import digest_of
+from branchrank.core.io.printable import safe
+from branchrank.core.records import Record
+from branchrank.documents.loading import digest_now, discover, read_documents
+from branchrank.documents.reading import document_lines
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.runs.directory import RunRecord
+
+#: The number of places that are found for a name or a heading.
+MOST_PLACES = 20
+
+
+class ShownDocument(Record, frozen=True, kw_only=True):
+    """The lines of a document as the page shows them, with a digest of the lines."""
+
+    source: str
+    digest: str
+    lines: tuple[str, ...]
+
+
+class Documents(Mapping[str, list[str]]):
+    """A mapping from each document of a workspace to its lines, which are read when they are needed.
+
+    Without a usable workspace the mapping is empty, and ``problem`` is the reason.
+    """
+
+    def __init__(self, folder: WorkspaceFolder) -> None:
+        self.folder = folder
+        self._lock = RLock()
+        self._sources: frozenset[str] = frozenset()
+        self._digests: dict[tuple[str, ...], str] = {}
+        self._checked_ns = 0
+        self._lines: dict[str, tuple[int, list[str]]] = {}
+        self._shown: dict[str, tuple[list[str], ShownDocument]] = {}
+        self.problem = ""
+        try:
+            self.root: Path | None = folder.corpus_root
+        except BranchRankError as error:
+            self.root, self.problem = None, error.message
+
+    def root_of(self, record: RunRecord) -> Path | None:
+        """Return the folder of the documents if they are those of the run, and ``None`` otherwise."""
+        if self.root is None:
+            return None
+        with self._lock:
+            if record.corpus_exclude not in self._digests:
+                self._checked_ns = time.time_ns()
+                self._digests[record.corpus_exclude] = digest_now(self.root, record.corpus_exclude)
+            return self.root if self._digests[record.corpus_exclude] == record.corpus_digest else None
+
+    def __getitem__(self, source: str) -> list[str]:
+        """Return the lines of a document. Raises ``KeyError`` if the workspace has no such document."""
+        with self._lock:
+            if self.root is None:
+                raise KeyError(source)
+            if source not in self._sources:
+                self._sources = frozenset(
+                    each.source for each in discover(self.root, self.folder.exclude).files
+                )
+            if source not in self._sources:
+                raise KeyError(source)
+            try:
+                changed_ns = (self.root / source).stat().st_mtime_ns
+                if changed_ns >= self._checked_ns:
+                    self._digests.clear()
+                if self._lines.get(source, (0, []))[0] != changed_ns:
+                    self._lines[source] = (changed_ns, document_lines(self.root, source))
+            except OSError:
+                raise KeyError(source) from None
+            return self._lines[source][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def shown(self, source: str) -> ShownDocument:
+        """Return a document for the page. Raises :class:`CorpusError` if there is no such document."""
+        with self._lock:
+            try:
+                lines = self[source]
+            except KeyError:
+                raise CorpusError(f"the workspace has no document {source!r}") from None
+            found = self._shown.get(source)
+            if found is None or found[0] is not lines:
+                made = ShownDocument(
+                    source=safe(source), digest=digest_of(lines), lines=tuple(map(safe, lines))
+                )
+                found = self._shown[source] = (lines, made)
+            return found[1]
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of all documents."""
+        if self.root is None:
+            return []
+        return [safe(file.source) for file in discover(self.root, self.folder.exclude).files]
+
+    def places(self, words: str) -> list[tuple[str, int, str]]:
+        """Find documents by name and sections by heading, with the first line and the heading of each.
+
+        A document with exactly this name is the only result. Without a match, the most similar name is found.
+        """
+        sources, wanted = self.sources, words.casefold().split()
+        if words in sources:
+            return [(words, 1, "")]
+
+        def matches(text: str) -> bool:
+            return all(word in text.casefold() for word in wanted)
+
+        found = [(source, 1, "") for source in sources if matches(source)]
+        for source in sources:
+            if len(found) >= MOST_PLACES:
+                break
+            if self.root and matches("\n".join(self.get(source, ()))):  # most documents need not be parsed
+                for document in read_documents(self.root, [source], []):
+                    sections = (each for each in document.sections if matches(each.title))
+                    found += [(source, each.line_start, safe(each.title)) for each in sections]
+        forms = {form: each for each in sources for form in (Path(each).stem, Path(each).name, each)}
+        near = nearest(words, forms)
+        return found[:MOST_PLACES] or ([(forms[near], 1, "")] if near else [])

@@ -1,0 +1,186 @@
+"""Checks a question file for validity, leakage, duplicates and coverage.
+
+1. The validity check reports an error for each gold item with an invalid anchor
+   (:mod:`branchrank.questions.anchoring`).
+2. The leakage check reports a warning for each question with the same content words as the heading of its
+   gold section. A question with at least five content words is also reported if its gold contains all of
+   them. Words are compared by their stems, and question words such as "how" are ignored.
+3. The duplicates check reports a warning for each question with the same text or the same set of stems as an
+   earlier question. Case, spacing and markup are ignored.
+4. The coverage check counts the documents and sections that contain gold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.core.settings import Bm25Settings
+from branchrank.documents.document import Document, Section
+from branchrank.documents.lines import normalize
+from branchrank.index.stores.analyzer import analyzer
+from branchrank.questions.anchoring import Lines, check_anchors, reanchor, span_lines
+from branchrank.questions.question_files import without_absent
+from branchrank.scoring.matching import is_file_level
+
+#: Returns the stems of a text's words, without stop words and question words.
+content_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
+
+
+def leaked_share(question: str, answer: str) -> float:
+    """Return the share, in 0..1, of the question's distinct content words that also occur in the answer."""
+    asked = frozenset(content_stems(question))
+    return len(asked & frozenset(content_stems(answer))) / len(asked) if asked else 0.0
+
+
+#: The minimum number of content words for reporting a question whose gold contains all of these words.
+LEAKING_WORDS = 5
+
+
+class QuestionProblem(Record, frozen=True, kw_only=True):
+    """A problem with one question."""
+
+    check: Literal["validity", "leakage", "duplicates"]
+    question_id: str
+    message: str
+
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        """Only invalid gold is an error."""
+        return "error" if self.check == "validity" else "warning"
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"
+
+
+class QuestionCheck(Record, frozen=True, kw_only=True):
+    """The findings in the order of the checks, notes on gold that the corpus lacks, and the coverage.
+
+    ``questions`` is the number of questions. ``documents_asked`` and ``sections_asked`` count documents and
+    sections that contain gold. ``leakage`` is the mean share (0..1) of a question's content words that its
+    gold contains. If no question has gold lines, ``leakage`` is ``None``. ``moves`` is whether
+    ``questions reanchor`` moves any of the gold that is not valid.
+    """
+
+    findings: tuple[QuestionProblem, ...]
+    notes: tuple[str, ...]
+    questions: int
+    unanswerable: int
+    file_level: int
+    documents: int
+    documents_asked: int
+    sections: int
+    sections_asked: int
+    leakage: float | None
+    moves: bool
+
+    @property
+    def errors(self) -> int:
+        """The number of findings that are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def check_questions(
+    questions: Sequence[Question], documents: Sequence[Document], lines: Lines
+) -> QuestionCheck:
+    """Check questions against a corpus. ``lines`` maps each source in the corpus to its raw lines."""
+    questions, notes = without_absent(questions, lines)
+    sections = {document.source: document.sections for document in documents}
+    findings = [
+        QuestionProblem(check="validity", question_id=problem.question_id, message=str(problem))
+        for problem in check_anchors(questions, lines)
+    ]
+    invalid = bool(findings)
+    shares = {question.id: share for question in questions if (share := _leaked(question, lines)) is not None}
+    findings += _leaks(questions, sections, shares)
+    findings += _duplicates(questions)
+    asked = {
+        (item.source_file, section.line_start)
+        for question in questions
+        for item in question.gold
+        for section in _asked(question, item, sections)
+    }
+    loose = sum(
+        item.span is not None and not (item.answer_digest or item.answer_quote)
+        for question in questions
+        for item in question.gold
+    )
+    if loose:
+        remedy = "`branchrank questions reanchor` adds the digests"
+        notes.append(f"gold without a digest, whose change can't be found: {loose}; {remedy}")
+    return QuestionCheck(
+        findings=tuple(findings),
+        notes=tuple(notes),
+        questions=len(questions),
+        unanswerable=sum(not question.answerable for question in questions),
+        file_level=sum(question.gold_level == "file" for question in questions),
+        documents=len(documents),
+        documents_asked=len({source for source, _ in asked}),
+        sections=sum(len(document.sections) for document in documents),
+        sections_asked=len(asked),
+        leakage=sum(shares.values()) / len(shares) if shares else None,
+        moves=invalid and bool(reanchor(questions, lines).moved),
+    )
+
+
+def _leaked(question: Question, lines: Lines) -> float | None:
+    """Return the largest share of the question's content words that any one gold item contains."""
+    if not content_stems(question.question):
+        return None
+    shares = [
+        leaked_share(question.question, "\n".join(span_lines(span, lines)))
+        for item in question.gold
+        if (span := item.span) is not None and span.source in lines and not is_file_level(item, question)
+    ]
+    return max(shares, default=None)
+
+
+def _leaks(
+    questions: Sequence[Question],
+    sections: dict[str, tuple[Section, ...]],
+    shares: dict[str, float],
+) -> Iterator[QuestionProblem]:
+    for question in questions:
+        words = frozenset(content_stems(question.question))
+        headings = (section.title for item in question.gold for section in _asked(question, item, sections))
+        heading = next((each for each in headings if words and words == frozenset(content_stems(each))), None)
+        if heading is not None:
+            what = f"has the same words as the heading of its gold, {heading!r}"
+        elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:
+            what = f"has all of its {len(words)} content words in its gold"
+        else:
+            continue
+        yield QuestionProblem(
+            check="leakage", question_id=question.id, message=f"question {question.id!r} {what}"
+        )
+
+
+def _duplicates(questions: Sequence[Question]) -> Iterator[QuestionProblem]:
+    stems = analyzer(Bm25Settings(stop_words="english", split_identifiers=False))
+    same_text: defaultdict[object, list[Question]] = defaultdict(list)
+    same_words: defaultdict[object, list[Question]] = defaultdict(list)
+    for question in questions:
+        same_text[normalize(question.question)].append(question)
+        if words := frozenset(stems(question.question)):
+            same_words[words].append(question)
+    for manner, groups in (("text", same_text), ("words", same_words)):
+        for first, *others in groups.values():
+            for other in others:
+                if manner == "text" or normalize(first.question) != normalize(other.question):
+                    message = f"question {other.id!r} has the same {manner} as question {first.id!r}"
+                    yield QuestionProblem(check="duplicates", question_id=other.id, message=message)
+
+
+def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:
+    """Yield the sections whose own lines overlap a gold item, or the first section if the gold is a page."""
+    own = sections.get(item.source_file, ())
+    span = item.span
+    if is_file_level(item, question) or span is None:
+        yield from own[:1]
+        return
+    for section in own:
+        lines = Span(source=span.source, line_start=section.line_start, line_end=section.own_line_end)
+        if span.overlap(lines):
+            yield section

@@ -1,0 +1,73 @@
+"""The report section about what chunking costs, for runs with several indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from branchrank.core.io.table import Table
+from branchrank.core.settings import IndexSettings
+from branchrank.reports.blocks import ReportSection
+from branchrank.reports.result import over
+from branchrank.runs.directory import IndexFacts
+from branchrank.runs.run_data import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import number, percent
+from branchrank.scoring.measures import mean
+from branchrank.scoring.passage_size import found_within
+
+#: The numbers of returned lines within which gold is looked for.
+BUDGETS = (25, 50, 100, 200)
+
+
+def chunking(run: RunData) -> ReportSection | None:
+    """Return the section, or ``None`` for a run with fewer than two indexes."""
+    record = run.record
+    indexes = {index.name: index for index in record.indexes}
+    used = {each.name: each.index for each in record.predictors if each.system is not None}
+    if len(indexes) < 2 or not run.scores.answerable:
+        return None
+    rows = tuple(
+        _cells(run, row, indexes[used[row.predictor]])
+        for row in run.summary_rows
+        if used.get(row.predictor) in indexes
+    )
+    budgets = (f"in {lines} lines" for lines in BUDGETS)
+    headings = ("predictor", "chunker", "chunks", "index size", "lines per hit", "lines returned", *budgets)
+    caption = f"What chunking costs, over {over(run)}"
+    words = (
+        f'"In {BUDGETS[0]} lines" is the share of questions with gold in the first {BUDGETS[0]} returned '
+        "lines, from the best hit on; the last hit is cut. Hits of different indexes have different lengths, "
+        'so these columns are a fairer comparison than hit rates. "Lines returned" is the mean over all '
+        f"{record.top_k} stored hits; beyond it, only a larger --top-k would find more."
+    )
+    return ReportSection("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
+
+
+def _cells(run: RunData, row: SummaryRow, index: IndexFacts) -> tuple[str, ...]:
+    answers = [
+        (each.hits, run.scores.questions[each.question_id])
+        for each in run.scores.answerable_rows(row.predictor)
+    ]
+    returned = mean([sum(hit.span.lines for hit in hits) for hits, _ in answers])
+    found = (
+        mean([float(found_within(hits, question, lines)) for hits, question in answers]) for lines in BUDGETS
+    )
+    return (
+        row.predictor,
+        _described(run.record.index_settings.get(index.name, {})),
+        str(index.chunks),
+        f"{index.bytes / 1e6:.1f} MB",
+        number(row.lines_per_hit),
+        number(returned, 0),
+        *map(percent, found),
+    )
+
+
+def _described(settings: Mapping[str, Any]) -> str:
+    """Describe the chunking of an index by its settings; older runs lack the default chunker."""
+    default = IndexSettings()
+    chunker = settings.get("chunker", default.chunker)
+    tokens = settings.get("chunk_tokens", default.chunk_tokens)
+    overlap = settings.get("chunk_overlap", default.chunk_overlap)
+    return f"{chunker}, {tokens} tokens" + (f", overlap {overlap}" if overlap else "")

@@ -1,0 +1,176 @@
+"""Compute the content of a report from the run's files alone, so that the same files give the same report.
+
+1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
+2. The content consists of sections with text, tables and plots. The Markdown and HTML writers only format
+   this content.
+3. The report starts with the recommendation, the costs and the questions. Statistics and details follow.
+"""
+
+from __future__ import annotations
+
+from branchrank.core.io.table import Table
+from branchrank.reports.blocks import Block, Code, QuestionBrowser, Report, ReportSection
+from branchrank.reports.browser import hits_shown
+from branchrank.reports.chunking_table import chunking
+from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
+from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.reports.recommendation import is_pilot
+from branchrank.reports.result import asked, judged_documents, passages, result
+from branchrank.reports.statistics import statistics
+from branchrank.runs.directory import IndexFacts, RunRecord
+from branchrank.runs.run_data import RunData
+from branchrank.runs.words import counted, plural
+from branchrank.search.systems.query import read_filters
+
+
+def heading(run: RunData) -> str:
+    """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions.
+
+    The title names the systems that were tuned on the run's questions.
+    """
+    pilot = "Pilot: " if is_pilot(run) else ""
+    tuned = f" ({', '.join(names)} tuned on these questions)" if (names := run.record.tuned_here) else ""
+    return f"{pilot}{run.record.experiment}, {asked(run)}{tuned}"
+
+
+def in_short(run: RunData) -> tuple[str, ...]:
+    """Return short facts about the run for the top of a report."""
+    split = (f"split {run.record.split}",) if run.record.split else ()
+    systems = plural(len(run.predictors), "system")
+    pages, judged = len(set(run.clusters.values())), judged_documents(run)
+    return (
+        systems,
+        f"gold on {plural(pages, 'page')}" if judged is None else plural(judged, "relevant document"),
+        *split,
+        f"seed {run.record.seed}",
+        run.record.created[:10],
+    )
+
+
+def report_content(run: RunData) -> Report:
+    """Return the complete content of a run's report."""
+    sections = [
+        result(run),
+        trade_off(run),
+        sweeps(run),
+        questions(run),
+        statistics(run),
+        passages(run),
+        chunking(run),
+        latency(run),
+        llm_cost(run),
+        lost(run),
+        sliced(run),
+        unanswerable(run),
+        failures(run),
+        hard(run),
+        facts(run),
+        shared_work(run.record),
+        repeat(run.record),
+    ]
+    return Report(
+        title=heading(run),
+        facts=in_short(run),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def questions(run: RunData) -> ReportSection:
+    """Return the section that contains the question browser."""
+    instead = (
+        f"report.html shows the {len(run.asked)} questions with all answers, questions.csv has a row for "
+        "each question and predictor, and branchrank explain RUN QUESTION shows the stages of one question."
+    )
+    browser = QuestionBrowser(instead=instead)
+    shown = hits_shown(run)
+    if shown == run.record.top_k:
+        return ReportSection("Questions", (browser,))
+    note = f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer."
+    return ReportSection("Questions", (note, browser))
+
+
+def facts(run: RunData) -> ReportSection:
+    """Return the section about the run's questions, corpus, indexes and settings."""
+    record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
+    origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
+    rows = [
+        ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
+        ("questions' digest", record.questions_digest[:16]),
+        ("split", record.split or "no split declared"),
+        ("corpus", f"{record.corpus} (digest {record.corpus_digest[:16]})" if record.corpus else "none"),
+    ]
+    for index in record.indexes:
+        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
+        described = (
+            f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
+            f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; digest {index.digest[:16]}"
+        )
+        built = f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on disk"
+        rows += [(name, described), (f"{name}, build", built)]
+        if index.distance.words and _calibrated(run, index.name):
+            rows.append((f"{name}, threshold", index.distance.words))
+    if record.filters:
+        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
+    rows += [
+        ("seal", "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"),
+        ("hits kept", str(record.top_k)),
+        ("seed", str(record.seed)),
+        ("created", record.created),
+    ]
+    return ReportSection("Run details", (_facts_table("Questions, corpus, index and settings", rows),))
+
+
+def _facts_table(caption: str, rows: list[tuple[str, str]]) -> Table:
+    return Table(caption=caption, headings=("fact", "value"), rows=tuple(rows), labels=2)
+
+
+def _recall(index: IndexFacts) -> str:
+    """Describe the recall of an approximate vector store, or return "" if no recall had to be measured."""
+    if index.recall is None:
+        return " (recall not measured because of an error)" if index.recall_depth else ""
+    return f" (recall@{index.recall_depth} {index.recall:.4f})"
+
+
+def _filtered(run: RunData) -> str:
+    """Describe how many answerable questions have an answer in documents that pass the filters."""
+    filters = read_filters(run.record.filters)
+    answerable = [question for question in run.asked if question.gold]
+    inside = sum(
+        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
+        for question in answerable
+    )
+    found = counted(inside, len(answerable), "answerable question", "has", "have")
+    return f"{found} an answer in these documents"
+
+
+def _calibrated(run: RunData, index: str) -> bool:
+    """Return whether any predictor uses this index's calibrated distance threshold."""
+    return any(
+        branch.threshold == "calibrated"
+        for each in run.record.predictors
+        if each.index == index and each.system is not None
+        for branch in each.system.branches
+    )
+
+
+def repeat(record: RunRecord) -> ReportSection:
+    """Return the section about the run's command, the version of the code and the machine."""
+    blocks: list[Block] = [Code(text=record.command)]
+    origin = record.provenance
+    if origin is not None:
+        dirty = ", with uncommitted changes" if origin.git_dirty else ""
+        gigabytes = origin.memory_bytes / 2**30
+        rows = [
+            ("BranchRank", origin.branchrank),
+            ("git commit", f"{origin.git_commit or 'none'}{dirty}"),
+            ("Python", origin.python),
+            ("machine", f"{origin.processor}, {origin.cores} cores, {gigabytes:.0f} GiB, {origin.system}"),
+            ("packages", ", ".join(f"{name} {version}" for name, version in origin.packages.items())),
+        ]
+        blocks.append(_facts_table("Code and machine", rows))
+    words = (
+        f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl. The "
+        "command branchrank verify recomputes all other figures from them. Digests detect damage and "
+        "accidental edits, but not deliberate changes by someone who also updates the digests."
+    )
+    return ReportSection("Repeating the run", (*blocks, words))

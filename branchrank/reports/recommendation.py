@@ -1,0 +1,344 @@
+"""Choose the system that a report recommends, describe the evidence and the cost, and list the warnings.
+
+1. The leader is the system with the highest mean for the primary measure. If the baseline shares the highest
+   mean with other systems, the baseline is the leader. Systems that failed every query are left out. If
+   several systems were compared and all of them scored 0, no system is recommended.
+2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
+   every rival, according to the verdicts, is recommended.
+3. If some of the rivals that the leader does not beat are cheaper than the leader, the one with the highest
+   mean is recommended if a loss of delta or more is excluded. Otherwise, the result is inconclusive. A rival
+   without an LLM always counts as cheaper than a leader that uses an LLM, and never the reverse. If both
+   systems use an LLM, or neither does, the rival counts as cheaper if its median latency is less than half
+   the leader's and at least 50 ms lower.
+4. If no rival is cheaper, the leader is recommended if it is equivalent to every rival that it does not beat,
+   or has the same hits.
+   If it is the baseline, it is enough to exclude that it is worse by delta or more. In all other cases, the
+   result is inconclusive, and the text only names the leader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from branchrank.core.io.table import Cell, Styled, plain_cell
+from branchrank.core.records import NOT_REPORTED
+from branchrank.reports.blocks import Callout
+from branchrank.runs.estimates import choice, standings
+from branchrank.runs.run_data import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.warnings import failures
+from branchrank.runs.words import (
+    change,
+    interval,
+    interval_words,
+    is_share,
+    margin,
+    milliseconds,
+    number,
+    open_question,
+    plural,
+    score,
+    size,
+)
+from branchrank.scoring.comparison import PILOT_BELOW, Comparison, Verdict
+
+#: Matches the name of a split of questions that are not test questions, such as "tuning" or "dev".
+_NOT_TEST = re.compile("tun|dev|train|valid", re.IGNORECASE)
+#: The smallest reduction in latency, in ms, that a user would notice.
+_NOTICED_MS = 50.0
+#: The number of systems up to which a sentence names them instead of counting them.
+_LISTED = 4
+
+
+def is_pilot(run: RunData) -> bool:
+    """Return whether the run has so few questions that only large differences can be confirmed."""
+    return len(run.scores.answerable) < PILOT_BELOW
+
+
+def cautions(run: RunData) -> list[str]:
+    """Return all warnings about a run, starting with those that do not concern a single predictor."""
+    found = []
+    if is_pilot(run):
+        found.append(
+            f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
+        )
+    if asked := maybe_tuned_on(run):
+        found.append(f"{asked}: scores on questions used for tuning can be too high.")
+    found += (
+        f"{name}: tuned on these questions, so its scores can be too high" for name in run.record.tuned_here
+    )
+    found += run.record.warnings
+    found += (failure.text for failure in failures(run.rows, run.record.predictors))
+    return sorted(found, key=lambda text: _concerns(text, run.predictors))
+
+
+def maybe_tuned_on(run: RunData) -> str:
+    """Return why the questions may have been used for tuning, or an empty string if nothing suggests it."""
+    record = run.record
+    if _NOT_TEST.search(record.split):
+        return f"The questions are the split {record.split!r}"
+    tuned = any(each.tuned_on for each in record.predictors)
+    return "Systems were tuned, and no split was declared (--split)" if tuned and not record.split else ""
+
+
+def _concerns(caution: str, predictors: Sequence[str]) -> bool:
+    return caution.startswith(tuple(f"{name}: " for name in predictors))
+
+
+def about(run: RunData, *predictors: str) -> list[str]:
+    """Return the warnings about these predictors, without warnings about the whole run."""
+    return [text for text in cautions(run) if _concerns(text, predictors)]
+
+
+class Recommended(NamedTuple):
+    """The sentences of a recommendation, of which the first two cells are the verdict.
+
+    ``system`` is the system that is recommended or leads, and ``open`` the comparison that is not decided.
+    """
+
+    text: tuple[Cell, ...]
+    system: str = ""
+    open: Comparison | None = None
+
+
+def recommendation(run: RunData) -> Callout:
+    """Return the recommendation, together with all cautions about the run."""
+    return Callout(text=recommended(run).text, cautions=tuple(cautions(run)))
+
+
+def recommendation_text(run: RunData) -> str:
+    """Return the recommendation as plain text, without cautions."""
+    return " ".join(map(plain_cell, recommended(run).text))
+
+
+def recommended(run: RunData) -> Recommended:
+    """Return the recommendation with its system and the open comparison."""
+    if not run.scores.answerable:
+        why = "none of the questions has an answer in the corpus."
+        return Recommended((Styled("No recommendation:"), why))
+    usable = [name for name in run.predictors if not run.scores.failed(name)]
+    if not usable:
+        return Recommended((Styled("No recommendation:"), "every query failed."))
+    # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
+    leader = max(
+        usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
+    )
+    rivals = _rivals(run, leader)
+    if not rivals:
+        return Recommended(_single(run, leader), leader)
+    if run.scores.average(leader, run.primary) == 0:
+        text = (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
+        return Recommended(text, leader)
+    unsettled = [each for each in rivals if each.verdict != "better"]
+    if not unsettled:
+        return Recommended(_winner(run, leader, rivals), leader)
+    cheaper = [each for each in unsettled if _is_cheaper(run, each.baseline, leader)]
+    if cheaper:
+        # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
+        rival = min(cheaper, key=lambda each: (not each.excludes_gain, each.difference))
+        shown = (rival.baseline, None) if rival.excludes_gain else (leader, rival)
+        return Recommended(_cheaper(run, leader, rival), *shown)
+    undecided = [each for each in unsettled if not _is_settled(run, each)]
+    return Recommended(_tie(run, leader, rivals, undecided), leader, undecided[0] if undecided else None)
+
+
+def decided(run: RunData) -> list[str]:
+    """Return which systems are better and which are worse than the baseline, as sentences."""
+    found, baseline = [], run.judgment.baseline
+    for verdict in ("better", "worse"):
+        of = [
+            each for each in run.judgment.comparisons if (each.baseline, each.verdict) == (baseline, verdict)
+        ]
+        *first, last = [f"{each.candidate} ({change(each.difference, each.measure)})" for each in of] or [""]
+        listed = " and ".join([*([", ".join(first)] if first else []), last])
+        if of:
+            who = listed if len(of) <= _LISTED else f"{len(of)} systems"
+            found.append(f"{who} {'is' if len(of) == 1 else 'are'} {verdict} than {baseline}.")
+    return found
+
+
+def _rivals(run: RunData, name: str) -> list[Comparison]:
+    """Return the comparisons of ``name`` as the candidate, in ascending order of difference."""
+    found = [_seen_from(each, name) for each in run.judgment.comparisons]
+    return sorted(
+        (each for each in found if each.candidate == name), key=lambda each: (each.difference, each.baseline)
+    )
+
+
+def _seen_from(each: Comparison, name: str) -> Comparison:
+    """Return a comparison with ``name`` as the candidate, if ``name`` is the baseline."""
+    if each.baseline != name:
+        return each
+    turned: dict[str, Verdict] = {"better": "worse", "worse": "better"}
+    return msgspec.structs.replace(
+        each,
+        baseline=each.candidate,
+        candidate=name,
+        difference=-each.difference,
+        ci_low=None if each.ci_high is None else -each.ci_high,
+        ci_high=None if each.ci_low is None else -each.ci_low,
+        rare_losses=each.rare_wins,
+        rare_wins=each.rare_losses,
+        verdict=turned.get(each.verdict, each.verdict),
+    )
+
+
+def _single(run: RunData, name: str) -> tuple[Cell, ...]:
+    why = "It is the only system in this run, so nothing was compared."
+    if len(run.predictors) > 1:
+        why = "It was not compared, because every query of the systems to compare it with failed."
+    row = run.summary_row(name)
+    estimate = row.estimates[run.primary.name]
+    likely = ""
+    if estimate is not None and estimate.low is not None:
+        likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
+    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", f"Cost: {_cost(row)}.", why)
+
+
+def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
+    closest, others = rivals[0], len(rivals) - 1
+    over = f"better than {closest.baseline} ({_difference(closest)})"
+    if others:
+        over += f" and {plural(others, 'other')}"
+    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
+    more = [cost, *_not_inferior(run, name)]
+    compared = {name, *(each.baseline for each in rivals)}
+    if rest := [each for each in run.predictors if each not in compared]:
+        more.append(
+            f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
+        )
+    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}.", *more)
+
+
+def _is_settled(run: RunData, each: Comparison) -> bool:
+    """Return whether it makes no difference which of the two systems is used."""
+    is_baseline = each.candidate == run.judgment.baseline
+    return each.identical or each.verdict == "equivalent within delta" or (is_baseline and each.excludes_loss)
+
+
+def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comparison]) -> tuple[Cell, ...]:
+    unsettled = [each for each in rivals if each.verdict != "better"]
+    closest = undecided[0] if undecided else unsettled[0]
+    more = [_open(closest)] if undecided else []
+    if others := [each.baseline for each in unsettled if each is not closest]:
+        more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
+    more += decided(run)
+    leads = "leads" if closest.difference else "shares the lead"
+    lead = f"Inconclusive, {name} {leads}:" if undecided else f"{_verb(run)} {name}:"
+    verdict = f"{_found(run, name)}, {_unclear(closest)}."
+    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
+    return (Styled(lead), verdict, *more, cost)
+
+
+def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
+    """Recommend the cheaper system if a loss of delta or more is excluded, and otherwise name it."""
+    name, cheap, dear = rival.baseline, run.summary_row(rival.baseline), run.summary_row(leader)
+    price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+    gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
+    most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
+    verdict: tuple[Cell, ...] = (
+        Styled("Inconclusive:"),
+        f"{name} costs less than {leader} and may lose up to {most}.",
+        _open(rival),
+        *decided(run),
+    )
+    if rival.excludes_gain:
+        text = f"{_found(run, name)}; {leader} costs {price} for {gain}."
+        verdict = (Styled(f"{_verb(run)} {name}:"), text)
+    scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
+    return (*verdict, scored, f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).")
+
+
+def _verb(run: RunData) -> str:
+    return "For now, use" if is_pilot(run) else "Use"
+
+
+def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
+    cheap, dear = run.summary_row(rival), run.summary_row(leader)
+    if not (cheap.reports_llm and dear.reports_llm):
+        return False
+    if bool(cheap.llm_calls_per_query) != bool(dear.llm_calls_per_query):
+        return not cheap.llm_calls_per_query
+    if cheap.latency_p50_ms is None or dear.latency_p50_ms is None:
+        return False
+    saved = dear.latency_p50_ms - cheap.latency_p50_ms
+    return saved >= _NOTICED_MS and dear.latency_p50_ms > 2 * cheap.latency_p50_ms
+
+
+def _found(run: RunData, name: str) -> str:
+    """Describe a system's score, such as ``right passage first for 48 of 100 questions``."""
+    asked = plural(len(run.scores.answerable), "question")
+    if not is_share(run.primary.name):
+        return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"
+    depth = run.primary.measure.cutoff or 1
+    what = "right page" if run.primary.mode == "relaxed" else "right passage"
+    where = "first" if depth == 1 else f"in the first {depth} hits"
+    hits = run.scores.average(name, run.primary) * len(run.scores.answerable)
+    found = str(round(hits)) if abs(hits - round(hits)) < 1e-6 else _score(run, name)
+    return f"{what} {where} for {found} of {asked}"
+
+
+def _score(run: RunData, name: str) -> str:
+    return score(run.scores.average(name, run.primary), run.primary.name)
+
+
+def _difference(rival: Comparison) -> str:
+    """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``."""
+    if rival.identical:
+        return "identical hits"
+    level, _, adjusted = interval_words(rival).partition(" adjusted")
+    bounds = adjusted.partition(" comparisons")[2]
+    words = f"adjusted {level}{bounds}" if adjusted else level
+    return f"{change(rival.difference, rival.measure)}, {words}"
+
+
+def _open(rival: Comparison) -> str:
+    """Say why a comparison is open, and how many questions would decide, as a sentence."""
+    words = open_question(rival).removeprefix("inconclusive; ")
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _unclear(rival: Comparison) -> str:
+    if rival.identical:
+        return f"with the same hits as {rival.baseline}"
+    if rival.verdict == "equivalent within delta":
+        within = margin(rival.delta, rival.measure)
+        return f"as good as {rival.baseline} within {within} ({_difference(rival)})"
+    return f"no clear difference from {rival.baseline} ({_difference(rival)})"
+
+
+def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
+    """Describe a system's latency and LLM use, with the latency of a much faster rival."""
+    if row.latency_p50_ms is None:
+        time = "latency not measured"
+    else:
+        time = f"{milliseconds(row.latency_p50_ms)} ms a query"
+        other = None if against is None else against.latency_p50_ms
+        if against is not None and other is not None and row.latency_p50_ms > 2 * other:
+            time += f" ({against.predictor}: {milliseconds(other)} ms)"
+    if row.llm_calls_per_query is None or row.llm_tokens_per_query is None:
+        return f"{time}, its LLM use {NOT_REPORTED}"
+    if not row.llm_calls_per_query:
+        return f"{time} and no LLM"
+    calls = number(row.llm_calls_per_query, 1).removesuffix(".0")
+    return (
+        f"{time} and {calls} LLM call{'' if calls == '1' else 's'} "
+        f"({row.llm_tokens_per_query:,.0f} tokens) a query"
+    )
+
+
+def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
+    """Describe the cheapest system that is shown to be less than delta worse than the winner, if any."""
+    found = standings(run)
+    if name not in {each.name for each in found}:
+        return ()
+    chosen = choice(run, found)[1]
+    if chosen.best != name or chosen.cheapest.name == name:
+        return ()
+    cheap = chosen.cheapest.name
+    by = margin(run.settings.delta, run.primary.name)
+    return (f"{cheap} is less than {by} worse ({_cost(run.summary_row(cheap))}).",)

@@ -1,0 +1,280 @@
+"""The report sections about hit rates, differences and passages, and the tables and plot of rates.
+
+1. Every table states the number of questions. By default, means are shown with their 95% intervals.
+2. If the gold is lines for some questions and a whole file for others, tables show the rates for each gold
+   level, followed by the combined rates. A whole file is easier to find than lines, so the combined rates
+   rise with the share of questions whose gold is a whole file.
+3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines (half),
+   and all gold lines (full).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from branchrank.core.io.table import Cell, Styled, Table
+from branchrank.core.records import NOT_REPORTED, GoldLevel
+from branchrank.reports import plots
+from branchrank.reports.blocks import Block, Plot, ReportSection
+from branchrank.reports.recommendation import recommendation
+from branchrank.runs.comparisons import Judgment
+from branchrank.runs.estimates import flip_rate
+from branchrank.runs.run_data import RunData, with_others
+from branchrank.runs.scores import Estimate
+from branchrank.runs.summary import SummaryRow, count_columns, count_words
+from branchrank.runs.words import interval, is_share, milliseconds, number, percent, plural, score
+from branchrank.scoring.matching import SHARES, gold_level, is_judged
+from branchrank.scoring.measures import Mode, NamedMeasure
+
+#: How the sentences of a report describe each gold level.
+_GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
+_AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
+
+
+Costs = dict[str, Callable[[SummaryRow], str]]
+
+
+def result(run: RunData) -> ReportSection:
+    """Return the section about the recommendation, the hit rates and the differences from the baseline."""
+    comparisons = run.judgment.comparisons
+    words = " ".join([*scoring_words(run), _bold_words(run.judgment)])
+    first, *tables = rates_tables(run)
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), first, words]
+    if comparisons:
+        blocks.append(plots.differences(comparisons))
+    elif run.scores.answerable:
+        blocks.append(rates_plot(run))
+    blocks += tables
+    flips = tuple(
+        (each.name, str(each.repeats), percent(flip_rate(run, each.name, run.primary)))
+        for each in run.record.predictors
+        if each.repeats > 1 and each.name in run.predictors
+    )
+    if flips:
+        caption = f"Share of {over(run)} whose repeats have different values of {run.primary.name}"
+        blocks.append(Table(caption=caption, headings=("predictor", "repeats", "flip rate"), rows=flips))
+    return ReportSection("Result", tuple(blocks))
+
+
+def rates_tables(run: RunData) -> list[Table]:
+    """Return the table of rates, and those of half and full hits and of other requested measures, if any."""
+    others = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    more = {
+        "Hits with any, half or all of the gold lines": at_depths(run),
+        "Other requested measures": others,
+    }
+    return [
+        _rates(run),
+        *(
+            rates_table(run, f"{words}, over {over(run)}, with 95% intervals", measures)
+            for words, measures in more.items()
+            if measures
+        ),
+    ]
+
+
+def _rates(run: RunData) -> Table:
+    """Return a table with each predictor's hit rates, primary measure, latency and LLM tokens."""
+    standard = tuple(measure for measure in hits(run) if measure in run.standard)
+    columns = with_others(standard, [run.primary, *hits(run)])
+    caption = f"{averages(columns)} over {over(run)}, with 95% intervals"
+    costs: Costs = {}
+    if any(row.latency_p50_ms is not None for row in run.summary_rows):
+        costs["p50 ms"] = lambda row: milliseconds(row.latency_p50_ms)
+        costs["p95 ms"] = lambda row: milliseconds(row.latency_p95_ms)
+        caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
+    if any(row.llm_calls_per_query != 0 for row in run.summary_rows):
+        costs["LLM tokens per query"] = lambda row: number(row.llm_tokens_per_query, 0, NOT_REPORTED)
+        caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
+    costs |= count_columns(run.summary_rows)
+    caption += count_words(run.summary_rows)
+    return rates_table(run, caption, columns, llm=True, costs=costs)
+
+
+def scoring_words(run: RunData) -> list[str]:
+    """Explain how hits are scored, how failed queries count, and how intervals are computed."""
+    modes = {each.mode for each in run.shown}
+    words = []
+    if modes & {"strict", *SHARES}:
+        words.append(
+            "A strict hit contains at least one gold line, a half hit at least half, a full hit all of them."
+        )
+        if not run.counts_blank_lines:
+            words.append("Half and full hits count only lines with content.")
+    if "relaxed" in modes:
+        words.append("A relaxed hit is on the gold's page.")
+    if "graded" in modes:
+        words.append(
+            "Graded measures use the grades of the judgments; AP and R count every grade above 0 as relevant."
+        )
+    words.append("A failed query counts as a miss.")
+    if judged_documents(run) is None:
+        words.append("Intervals account for the correlation between questions about the same page.")
+    return words
+
+
+def _bold_words(judgment: Judgment) -> str:
+    corrected = "after adjustment for multiple comparisons."
+    if judgment.winner is None:
+        return "No predictor is shown in bold: no lead on the primary measure is clear."
+    lead = "The predictor in bold is significantly better than"
+    if judgment.all_pairs or judgment.winner in judgment.baselines:
+        return f"{lead} every other predictor, {corrected}"
+    return f"{lead} every baseline, {corrected} Candidates were not tested against each other."
+
+
+def passages(run: RunData) -> ReportSection:
+    """Return the section about the length of the returned passages."""
+    strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
+    with_lines = run.summary_rows[0].span_questions
+    costs: Costs = {
+        "lines per hit": lambda row: number(row.lines_per_hit),
+        "characters per hit": lambda row: number(row.characters_per_hit, 0),
+        "tokens per hit": lambda row: number(row.tokens_per_hit, 0),
+        "repeated pages": lambda row: percent(row.repeated_pages),
+    }
+    caption = f"Mean length of the first five hits, over {over(run)}"
+    words = '"Repeated pages" is the share of hits whose page already has a higher-ranked hit.'
+    if strict:
+        caption = f"Hit rates, and mean length of the first five hits, over {over(run)}"
+        words = f"A system that returns whole files has more strict hits, but longer ones. {words}"
+    if with_lines:
+        costs["span precision"] = lambda row: percent(row.span_precision)
+        costs["gold coverage"] = lambda row: percent(row.gold_coverage)
+        caption += f"; span precision and gold coverage over the {with_lines} questions whose gold has lines"
+        words = (
+            '"Span precision" is the share of the returned lines that are gold, and "gold coverage" the '
+            f"share of the gold lines that were returned. {words}"
+        )
+    return ReportSection("Passages", (rates_table(run, caption, strict, cell=value, costs=costs), words))
+
+
+def named(predictor: str, judgment: Judgment) -> Cell:
+    """Return a predictor's name, in bold if the predictor is the winner."""
+    return Styled(predictor) if predictor == judgment.winner else predictor
+
+
+def asked(run: RunData) -> str:
+    """Describe how many questions the run has, and how many of them are unanswerable."""
+    without = len(run.asked) - len(run.scores.answerable)
+    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+
+
+def judged_documents(run: RunData) -> int | None:
+    """Return the number of documents judged relevant, or ``None`` if any gold item is not a judged document.
+
+    If the gold consists of judged documents (as in BEIR), questions that share documents are not clustered.
+    """
+    answerable = [each for each in run.asked if each.gold]
+    if not answerable or not all(map(is_judged, answerable)):
+        return None
+    return len({item.source_file for each in answerable for item in each.gold})
+
+
+def over(run: RunData) -> str:
+    """Describe the number of answerable questions, in total and at each gold level."""
+    words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
+    if len(run.by_gold) == 1:
+        return words
+    return f"{words} ({gold_counts(run)})"
+
+
+def averages(measures: Sequence[NamedMeasure]) -> str:
+    """Return "Hit rates", "Means" or "Hit rates and means" for the caption of a table of ``measures``."""
+    shares = [is_share(each.name) for each in measures]
+    if all(shares):
+        return "Hit rates"
+    return "Hit rates and means" if any(shares) else "Means"
+
+
+def gold_counts(run: RunData) -> str:
+    """Describe how many questions have lines as gold, and how many have a whole file as gold."""
+    counts = Counter(gold_level(question) for question in run.asked if question.gold)
+    return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
+
+
+def mixed_words(run: RunData) -> list[str]:
+    """Return a note about the gold levels if there are two levels, otherwise an empty list."""
+    if len(run.by_gold) == 1:
+        return []
+    return [
+        f"The questions have gold at two levels: {gold_counts(run)}. A whole file is easier to find, so a "
+        "combined rate depends on how many questions there are at each level. The verdicts cover both levels."
+    ]
+
+
+def rates_table(
+    run: RunData,
+    caption: str,
+    measures: Sequence[NamedMeasure],
+    *,
+    llm: bool = False,
+    cell: Callable[[Estimate | None, str], str] = interval,
+    costs: Mapping[str, Callable[[SummaryRow], str]] = MappingProxyType({}),
+) -> Table:
+    """Return a table with one row per predictor.
+
+    If there are two gold levels, each predictor has one row per level and one row for all questions. ``llm``
+    adds a column with the predictor's model. ``costs`` maps the headings of additional columns to the
+    functions for their cells.
+    """
+    is_mixed = len(run.by_gold) > 1
+    rows: list[tuple[Cell, ...]] = []
+    for level, part in run.by_gold.items():
+        for row in part.summary_rows:
+            name = named(row.predictor, run.judgment) if part is run else row.predictor
+            asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
+            means = (cell(row.estimates[measure.name], measure.name) for measure in measures)
+            more = (cost(row) for cost in costs.values())
+            rows.append((name, *((row.llm,) if llm else ()), *asked, *means, *more))
+    return Table(
+        caption=caption,
+        headings=(
+            "predictor",
+            *(("LLM",) if llm else ()),
+            *(("gold", "questions") if is_mixed else ()),
+            *(measure.name.replace("_", " ") for measure in measures),
+            *costs,
+        ),
+        rows=tuple(rows),
+        labels=1 + llm + is_mixed,
+    )
+
+
+def value(found: Estimate | None, measure: str) -> str:
+    """Format an estimate without its interval."""
+    return score(None if found is None else found.value, measure)
+
+
+def hits(run: RunData) -> list[NamedMeasure]:
+    """Return a report's hit rates, except those for half and full hits, which have their own table."""
+    depths = at_depths(run, strict=False)
+    return [each for each in run.shown if is_share(each.name) and each not in depths]
+
+
+def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
+    """Return the rates of half hits, full hits and (if ``strict``) strict hits in a report, by cutoff."""
+    standard = [each for each in run.shown if each in run.standard]
+    found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
+    ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
+    return [each for each in ordered if strict or each.mode in SHARES]
+
+
+def means(run: RunData) -> list[NamedMeasure]:
+    """Return all of a report's measures that are not hit rates."""
+    return [measure for measure in run.shown if not is_share(measure.name)]
+
+
+def rates_plot(run: RunData) -> Plot:
+    """Plot every predictor's hit rates with intervals, separately for each gold level."""
+    apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
+    return plots.rates(
+        [
+            (f"{row.predictor}{level}", measure.name, row.estimates[measure.name])
+            for level, part in (apart or {"": run}).items()
+            for row in part.summary_rows
+            for measure in hits(run) or run.shown
+        ]
+    )

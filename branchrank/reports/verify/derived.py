@@ -1,0 +1,146 @@
+"""Make everything that a run's measurements imply again, and compare it with the run's files.
+
+1. The rows must be exactly the answers of the plan, in its order.
+2. The tables, the reports and the plots are made again from the rows, timings and questions and compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from branchrank.core.io.files import read_beneath
+from branchrank.core.records import Record
+from branchrank.reports.blocks import markdown
+from branchrank.reports.browser import gather_passages
+from branchrank.reports.content import report_content
+from branchrank.reports.drawing import drawings, drawn_elsewhere, standalone
+from branchrank.reports.writing import html, kept_passages
+from branchrank.runs import directory as names
+from branchrank.runs.rows import RowKey
+from branchrank.runs.run_data import RunData
+from branchrank.runs.tables import write_tables
+
+#: The maximum number of differences listed for one file; other differences are only counted.
+SHOWN = 5
+#: The number of characters shown on each side of a difference.
+_AROUND = 20
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """A problem in ``file`` at ``place`` (such as a row or a line)."""
+
+    file: str
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.place, self.message) if part)
+
+
+def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the first findings about a file, followed by one that counts the remaining findings."""
+    more = len(findings) - SHOWN
+    if more <= 0:
+        return list(findings)
+    return [*findings[:SHOWN], Finding(file=name, place="", message=f"and {more} more differences")]
+
+
+def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], list[str]]:
+    """Make the tables, reports and plots again, and return findings and notes.
+
+    ``corpus`` is the folder with the run's corpus, from which the document text in ``report.html`` is made
+    again. Without ``corpus``, the text is not compared.
+    """
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_tables(run, Path(folder))
+        for path in sorted(Path(folder).iterdir()):
+            expected = path.read_text(encoding="utf-8")
+            findings += compare(path.name, read_text(run.directory / path.name), expected)
+    report = report_content(run)
+    drawn, notes = drawings(report.plots), []
+    for name, svg in drawn.items():
+        file = f"{names.PLOTS}/{name}.svg"
+        found = read_text(run.directory / file)
+        elsewhere = drawn_elsewhere(found or "")
+        if elsewhere is None:
+            findings += compare(file, found, standalone(svg))
+        else:
+            drawn[name] = elsewhere
+            notes.append(
+                f"{file} was drawn by another version of Altair or vl-convert, so it was not compared"
+            )
+    findings += compare(names.REPORT_MD, read_text(run.directory / names.REPORT_MD), markdown(report))
+    page = read_text(run.directory / names.REPORT_HTML)
+    passages = kept_passages(page) if page is not None else None
+    if passages is not None and corpus is not None:
+        passages = gather_passages(run, corpus)
+    findings += compare(names.REPORT_HTML, page, html(run, report, drawn, passages))
+    return findings, notes
+
+
+def read_text(path: Path) -> str | None:
+    """Return a file's text with invalid bytes replaced, or ``None`` if the file is missing.
+
+    Symbolic links, pipes and folders count as missing files, because a run from another person could contain
+    a link to a private file, and a finding would quote that file.
+    """
+    try:
+        return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def compare(name: str, found: str | None, expected: str) -> list[Finding]:
+    """Return a finding with line and character for each line that differs from the one made again."""
+    if found is None:
+        return [Finding(file=name, place="", message="is missing")]
+    theirs, ours = found.split("\n"), expected.split("\n")
+    if name.endswith(".csv") and theirs[0] != ours[0]:
+        message = (
+            "has columns that differ from those of this version; if an older version made the run, use "
+            "`branchrank report RUN` to regenerate its tables and reports"
+        )
+        return [Finding(file=name, place="line 1", message=message)]
+    findings = []
+    if len(theirs) != len(ours):
+        message = f"has {len(theirs)} lines, should have {len(ours)}"
+        findings.append(Finding(file=name, place="", message=message))
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=False), start=1):
+        if their != our:
+            same = (a == b for a, b in zip(their, our, strict=False))
+            start = next((place for place, equal in enumerate(same) if not equal), min(len(their), len(our)))
+            cut = slice(max(0, start - _AROUND), start + _AROUND)
+            message = f"is {their[cut]!r}, should be {our[cut]!r}"
+            place = f"line {number}, character {start + 1}"
+            findings.append(Finding(file=name, place=place, message=message))
+    return some(name, findings)
+
+
+def check_rows(run: RunData) -> list[Finding]:
+    """Check that the rows are exactly the answers of the plan, in its order."""
+    record, file = run.record, run.record.rows_file
+    found = Counter(row.key for row in run.rows)
+    wanted = [
+        (question, predictor.name, repeat)
+        for question in record.question_ids
+        for predictor in record.predictors
+        for repeat in range(min(predictor.repeats, len(run.rows) + 1))
+    ]
+    faults = [(key, "is missing") for key in sorted(set(wanted) - found.keys())]
+    faults += [(key, "occurs twice") for key, count in found.items() if count > 1]
+    faults += [(key, "is not part of the plan") for key in found.keys() - set(wanted)]
+    if not faults:  # the order of the rows decides which system is the default baseline
+        pairs = zip((row.key for row in run.rows), wanted, strict=True)
+        faults = [(key, "is not in the plan's order") for key, planned in pairs if key != planned]
+    return some(file, [row_finding(file, *fault) for fault in faults])
+
+
+def row_finding(file: str, key: RowKey, message: str) -> Finding:
+    """Return a finding about the row with this key."""
+    question, predictor, repeat = key
+    place = f"question {question!r}, predictor {predictor!r}" + (f", repeat {repeat}" if repeat else "")
+    return Finding(file=file, place=place, message=message)

@@ -1,0 +1,168 @@
+"""Adapters call the retrievers of other frameworks: LangChain, LlamaIndex, Haystack and PyTerrier.
+
+1. A predictor is named ``PREFIX:MODULE:NAME``, such as ``langchain:rag:retriever``, where the prefix selects
+   the adapter, or is passed as an object, which an adapter recognizes. No framework is imported for this.
+2. ``NAME`` is a retriever, or a class or a function without arguments that makes one. Options of the adapter
+   follow as ``:KEY=VALUE``.
+3. The adapter asks the framework for at least k results, and returns them as passages (with the source and
+   the lines that their metadata names), with the LLM calls that the framework reported.
+
+An installed package can add an adapter with an entry point in the group ``branchrank.adapters``. The entry
+point's name is the prefix, and its value is an instance of :class:`Adapter`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from branchrank.core.errors import MissingDependencyError, UsageError, or_else
+from branchrank.core.io.environment import load_installed
+from branchrank.core.records import NOT_REPORTED, Answer, Predictor
+
+ENTRY_POINTS = "branchrank.adapters"
+
+#: A map from the prefix of each built-in adapter to its module and object, imported on first use.
+BUILTIN_ADAPTERS = {
+    "langchain": "langchain:LANGCHAIN",
+    "llamaindex": "llamaindex:LLAMAINDEX",
+    "haystack": "haystack:HAYSTACK",
+    "pyterrier": "pyterrier:PYTERRIER",
+}
+
+
+class Retriever:
+    """What an adapter makes of a framework's retriever. ``llm`` is the default of the column ``llm``."""
+
+    llm = NOT_REPORTED
+
+    def retrieve(self, query: str, k: int) -> Answer:
+        """Return the passages for ``query``, best first, and the LLM calls that the framework reported."""
+        raise NotImplementedError
+
+
+class Adapter:
+    """How the retrievers of one framework are recognized and called.
+
+    ``name`` is the prefix in ``--predictor``. ``package`` is the package that the framework is imported from,
+    and ``types`` are its classes of retrievers, as ``module:Class``. ``made_of`` says in an error what the
+    adapter accepts.
+    """
+
+    name: str
+    package: str
+    types: tuple[str, ...]
+    made_of: str
+
+    def owns(self, thing: object) -> bool:
+        """Return whether ``thing`` is an instance of one of the ``types``, of those already imported."""
+        found = []
+        for each in self.types:
+            module, _, name = each.partition(":")
+            kind = getattr(sys.modules.get(module), name, None)
+            found += [kind] if isinstance(kind, type) else []
+        return isinstance(thing, tuple(found))
+
+    def wrap(self, thing: Any, options: Mapping[str, str]) -> Retriever:
+        """Return a retriever that calls ``thing``. Raises :class:`UsageError` for an unknown option."""
+        raise NotImplementedError
+
+
+def adapter_names() -> tuple[str, ...]:
+    """Return the prefixes of all adapters. The built-in adapters come first."""
+    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
+    return tuple(dict.fromkeys([*BUILTIN_ADAPTERS, *installed]))
+
+
+@cache
+def adapter(name: str) -> Adapter:
+    """Return the adapter with the prefix ``name``, which is one of :func:`adapter_names`.
+
+    Raises :class:`UsageError` if the entry point of another package can't be imported.
+    """
+    if name in BUILTIN_ADAPTERS:
+        module, _, attribute = BUILTIN_ADAPTERS[name].partition(":")
+        return cast("Adapter", getattr(importlib.import_module(f"{__name__}.{module}"), attribute))
+    [entry, *_] = entry_points(group=ENTRY_POINTS, name=name)
+    made: Adapter = load_installed(entry, f"the adapter {name!r} ({entry.value})", Adapter)
+    return made
+
+
+def adapted(thing: object) -> Retriever | None:
+    """Return a retriever that calls an object of a framework, or ``None`` for any other object.
+
+    Raises :class:`UsageError` if the adapter can't use the object.
+    """
+    for name in adapter_names():
+        if adapter(name).owns(thing):
+            return adapter(name).wrap(thing, {})
+    return None
+
+
+def load_retriever(text: str) -> Predictor | Retriever:
+    """Import ``MODULE:NAME`` or ``PREFIX:MODULE:NAME[:KEY=VALUE...]``, and return an object to ask.
+
+    Without a prefix, ``NAME`` is an object with ``retrieve(query, k)`` or one that an adapter recognizes, or
+    a class or function without arguments that makes one.
+
+    Raises :class:`UsageError` if the import or the constructor fails, or if the object is not a retriever,
+    and :class:`MissingDependencyError` if the adapter's framework is not installed.
+    """
+    prefix, _, rest = text.partition(":")
+    names = adapter_names()
+    if (":" in rest) != (prefix in names):
+        wrong = "the module is missing" if prefix in names else f"unknown prefix{or_else(prefix, names)}"
+        raise UsageError(
+            f"predictor {text!r}: {wrong}",
+            remedy="give a pipeline as PREFIX:MODULE:NAME, or a class of your own as MODULE:NAME",
+        )
+    chosen = adapter(prefix) if prefix in names else None
+    module, _, rest = (rest if chosen else text).partition(":")
+    name, *options = rest.split(":")
+    wanted = f"{name}: {chosen.made_of}" if chosen else f"{name}.retrieve(query, k)"
+    remedy = f"check that {module}.py is in the working directory or on PYTHONPATH, and defines {wanted}"
+
+    def make() -> object:
+        found = getattr(importlib.import_module(module), name)
+        is_retriever = chosen.owns(found) if chosen else hasattr(found, "retrieve")
+        return found() if isinstance(found, type) or (callable(found) and not is_retriever) else found
+
+    try:
+        made = made_by_user(repr(text), make, remedy)
+    except UsageError as error:
+        missing = getattr(error.__cause__, "name", "") if isinstance(error.__cause__, ImportError) else ""
+        if chosen and (missing or "").partition(".")[0] == chosen.package:
+            purpose = f"the predictor {text}"
+            raise MissingDependencyError(chosen.package, purpose=purpose, extra=chosen.name) from error
+        raise
+    if chosen is not None and not chosen.owns(made):
+        raise UsageError(
+            f"predictor {text!r} is a {type(made).__name__}, not {chosen.made_of}", remedy=remedy
+        )
+    given = {key: value for key, _, value in (each.partition("=") for each in options)}
+    found = chosen.wrap(made, given) if chosen else adapted(made)
+    if found is None and not callable(getattr(made, "retrieve", None)):
+        raise UsageError(f"predictor {text!r} has no method retrieve(query, k)", remedy=remedy)
+    return found or cast("Predictor", made)
+
+
+def made_by_user(name: str, make: Callable[[], object], remedy: str) -> object:
+    """Return ``make()``. Raises :class:`UsageError` if a user's module or class raises an exception."""
+    try:
+        return make()
+    except Exception as error:
+        raise UsageError(f"predictor {name}: {type(error).__name__}: {error}", remedy=remedy) from error
+
+
+def no_options(chosen: Adapter, options: Mapping[str, str], known: Sequence[str] = ()) -> None:
+    """Raise :class:`UsageError` for the first option that is not ``known``."""
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"the adapter {chosen.name} has no option {name!r}{or_else(name, known)}",
+                remedy=f"options are {', '.join(known)}" if known else "remove the option",
+            )

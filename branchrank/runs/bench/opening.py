@@ -1,0 +1,197 @@
+"""Open the LLM endpoints, indexes, engines and predictors of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from branchrank.core.errors import BranchRankError, QuestionError
+from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
+from branchrank.core.records import Question, Record
+from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
+from branchrank.core.spec import System
+from branchrank.index.reader import Index, open_index, open_or_build
+from branchrank.index.stores.vectors import recall_against_exact
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repair, reanchor
+from branchrank.questions.question_files import check_sources
+from branchrank.runs.bench.places import HitPlaces
+from branchrank.runs.bench.plan import Plan, PlannedSystem
+from branchrank.runs.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
+from branchrank.runs.bench.trec_predictor import TrecPredictor
+from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.search.systems.branches import branch_kind
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.llm_stages import LLMMeter, LLMStages, open_llm
+from branchrank.search.systems.memo import Memo, QueryMemo
+from branchrank.search.systems.query import read_filters
+
+
+class OpenPlan(Record, frozen=True, kw_only=True):
+    """The open predictors, indexes and engines of a plan.
+
+    ``records``, ``predictors`` and ``unmemoized`` (uncached copies for the latency pass) are in the plan's
+    order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is the folder with the documents.
+    ``meter`` counts the LLM calls that workers make.
+    """
+
+    plan: Plan
+    records: tuple[PredictorRecord, ...]
+    predictors: tuple[BenchmarkPredictor, ...]
+    unmemoized: tuple[BenchmarkPredictor, ...]
+    corpus: Path | None = None
+    places: HitPlaces | None = None
+    indexes: dict[str, Index] = msgspec.field(default_factory=dict)
+    engines: dict[str, Engine] = msgspec.field(default_factory=dict)
+    stages: LLMStages = msgspec.field(default_factory=LLMStages)
+    meter: LLMMeter = msgspec.field(default_factory=LLMMeter)
+
+    @property
+    def settings(self) -> BenchmarkSettings:
+        """The settings of the benchmark."""
+        return self.plan.settings.part(BenchmarkSettings)
+
+    @property
+    def memos(self) -> tuple[Memo, ...]:
+        """One memo (a cache of stage results) for each engine."""
+        return tuple(engine.memo for engine in self.engines.values())
+
+    def load_models(self) -> None:
+        """Load the models for vector search before workers are started.
+
+        A worker uses as many PyTorch threads as this process, whose number of threads is known only after
+        PyTorch is loaded.
+        """
+        for name, index in self.indexes.items():
+            if searches_vectors(self.plan.systems_on(name)):
+                _ = index.embedder
+
+    def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
+        """Add the recall of the vector store to ``facts`` if the vector search is approximate.
+
+        The recall is the share of the nearest chunks that the store finds. If the recall can't be measured,
+        for example because a question can't be embedded, only ``recall_depth`` is added.
+        """
+        depth = searches_vectors(self.plan.systems_on(facts.name))
+        if facts.vector_store == "exact" or not depth:
+            return facts
+        engine, index = self.engines[facts.name], self.indexes[facts.name]
+        recall = None
+        with suppress(BranchRankError):
+            vectors = [engine.sources.embedding(question.question) for question in questions]
+            recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
+        return msgspec.structs.replace(facts, recall=recall, recall_depth=depth)
+
+
+def searches_vectors(systems: Iterable[System]) -> int:
+    """Return the largest number of hits that any system requests from a vector search (0 for none).
+
+    >>> from branchrank.core.settings.systems import LOCAL
+    >>> searches_vectors([LOCAL])
+    40
+    """
+    searched = (branch for system in systems for branch in system.searched)
+    return max((each.top_n for each in searched if branch_kind(each.kind).needs_vector), default=0)
+
+
+@contextmanager
+def open_plan(
+    plan: Plan,
+    questions: Sequence[Question],
+    *,
+    progress: Progress = no_progress,
+    notify: Notify = no_notice,
+    status: Notify = no_notice,
+    build: bool = True,
+) -> Iterator[OpenPlan]:
+    """Open a plan's endpoints, indexes and predictors, and close them at the end of the ``with`` block.
+
+    Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
+    stale index is built if ``build`` is true, and is an error otherwise. Raises :class:`QuestionError` for
+    gold outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is
+    opened.
+    """
+    from branchrank.index.index_build import build_index
+
+    for each in plan.predictors:
+        if isinstance(each, ApiPredictor):
+            each.check()
+    for kind in {branch.kind for system in plan.systems for branch in system.searched}:
+        branch_kind(kind).require(plan.settings)
+    with ExitStack() as opened:
+        meter = LLMMeter(status)
+        folder = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
+        asked = [system.llm for system in plan.systems if system.asks_llm]
+        stages = opened.enter_context(open_llm(folder, asked, meter=meter))
+        indexes: dict[str, Index] = {}
+        engines: dict[str, Engine] = {}
+        uncached: dict[str, Engine] = {}  # for the latency pass
+        for name in dict.fromkeys(each.index for each in plan.planned):
+            workspace = plan.workspace(name, notify)
+            rebuild = partial(build_index, workspace, progress=progress)
+            index = open_or_build(workspace, rebuild) if build else open_index(workspace)
+            chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
+            if chooses and index.token_vectors is None:
+                index.close()
+                index = rebuild()
+            indexes[name] = opened.enter_context(index)
+            check_gold(questions, index, folder, plan)
+            if searches_vectors(plan.systems_on(name)):
+                _ = index.vectors  # a damaged collection raises an error before the first question
+            cache = opened.enter_context(closing(folder.open_cache()))
+            corpus = (index, folder.corpus_root, plan.indexes[name])
+            engines[name] = Engine(
+                *corpus, memo=Memo(), cache=cache, open_token_cache=folder.open_token_cache, llm_stages=stages
+            )
+            uncached[name] = Engine(*corpus, memo=QueryMemo(), llm_stages=stages)
+            opened.callback(engines[name].close)
+            opened.callback(uncached[name].close)
+        written = [each for each in plan.predictors if isinstance(each, TrecPredictor)]
+        for each in written:
+            known = list(indexes.values()) or [opened.enter_context(open_index(folder))]
+            each.open(folder.corpus_root, known, questions)
+        similarity = plan.settings.part(AnchoringSettings).min_similarity
+        yield OpenPlan(
+            plan=plan,
+            records=plan.records,
+            predictors=_predictors(plan, engines),
+            unmemoized=_predictors(plan, uncached),
+            corpus=folder.corpus_root,
+            places=HitPlaces(folder.corpus_root, folder.exclude, similarity),
+            indexes=indexes,
+            engines=engines,
+            stages=stages,
+            meter=meter,
+        )
+
+
+def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:
+    """Return the plan's predictors, with systems that run on these engines."""
+    filters = read_filters(plan.filters)
+    return tuple(
+        SystemPredictor(each.system, engines[each.index], filters)
+        if isinstance(each, PlannedSystem)
+        else each
+        for each in plan.predictors
+    )
+
+
+def check_gold(questions: Sequence[Question], index: Index, folder: WorkspaceFolder, plan: Plan) -> None:
+    """Raise :class:`QuestionError` if gold is outside the corpus, or has changed since it was recorded."""
+    line_counts: dict[str, int] = {}
+    named = {source for each in questions for source in each.source_aliases}
+    named |= {item.source_file for each in questions for item in each.gold}
+    for node in index.tree.of_sources(named):
+        line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
+    found = check_sources(questions, line_counts) or changed_gold(questions, folder.corpus_root, line_counts)
+    if found:
+        more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
+        moved = reanchor(questions, corpus_lines(folder.corpus_root, folder.exclude)).moved
+        raise QuestionError(
+            "\n".join([f"{plan.questions_file} does not match the corpus:", *found[:10], *more]),
+            remedy=gold_repair(plan.questions_file, plan.data_dir, moves=bool(moved)),
+        )

@@ -1,0 +1,421 @@
+"""The plan of one benchmark (settings, predictors and questions), which is checked before any work starts.
+
+A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
+(:mod:`branchrank.runs.bench.experiment`), or from a run (:mod:`branchrank.runs.bench.resume`).
+:func:`estimate_plan` estimates the number of queries and the LLM costs of a plan before it is run
+(``--dry-run``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from branchrank.core.errors import (
+    ArtifactError,
+    BranchRankError,
+    BusyError,
+    InputError,
+    LostCollectionError,
+    UsageError,
+)
+from branchrank.core.execution.executors import check_engine
+from branchrank.core.io.progress import Notify, no_notice
+from branchrank.core.records import NOT_REPORTED, Question, Record
+from branchrank.core.settings import (
+    DEFAULT,
+    BenchmarkSettings,
+    IndexSettings,
+    LLMSettings,
+    Resolved,
+    settings_of,
+)
+from branchrank.core.spec import System
+from branchrank.documents.chunkers import check_chunker
+from branchrank.index.reader import open_index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.question_files import (
+    GIVE_QUESTIONS,
+    check_wording,
+    load_questions,
+    sample_questions,
+)
+from branchrank.runs import comparisons
+from branchrank.runs.bench.predictors import (
+    ApiPredictor,
+    BenchmarkPredictor,
+    load_class_predictor,
+    predictor_of,
+)
+from branchrank.runs.bench.trec_predictor import PREFIX, TrecPredictor
+from branchrank.runs.directory import PredictorRecord
+from branchrank.scoring.measures import depth_needed
+from branchrank.search.llm.ledger import PriceTable, read_prices
+from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.llm_choice import CallBounds, estimate
+from branchrank.search.systems.query import read_filters
+from branchrank.search.systems.system_checks import check_embedder, most_hits, problems
+
+T = TypeVar("T")
+_TOP_K = "benchmark.top_k"
+DEFAULT_INDEX = "default"
+
+
+class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
+    """The record of a predictor that is a system."""
+
+    system: System
+
+
+def planned_system(system: System, *, repeats: int = 1, **fields: str) -> PlannedSystem:
+    """Return the record of a system. Only a system with an LLM answers each question ``repeats`` times."""
+    repeats = repeats if system.asks_llm else 1
+    return PlannedSystem(name=system.name, llm=system.llm_label, system=system, repeats=repeats, **fields)
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """The plan of one benchmark.
+
+    ``predictors`` are run in the given order. By default, the first predictor is the baseline. ``indexes``
+    contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
+    the workspace's question file). ``reports`` is the folder in which the run's directory is created.
+    ``filters`` contains ``KEY=VALUE`` strings; every search returns only documents that pass all filters.
+    ``command`` is the command as the user typed it.
+    """
+
+    data_dir: Path
+    settings: Resolved
+    predictors: tuple[PlannedSystem | BenchmarkPredictor, ...]
+    indexes: Mapping[str, Resolved]
+    questions: Path | None = None
+    reports: Path = Path("reports")
+    experiment: str = "benchmark"
+    split: str = ""
+    filters: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def records(self) -> tuple[PredictorRecord, ...]:
+        """The records of the predictors for ``run.json``, in the plan's order."""
+        return tuple(
+            each
+            if isinstance(each, PlannedSystem)
+            else PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
+            for each in self.predictors
+        )
+
+    @property
+    def planned(self) -> tuple[PlannedSystem, ...]:
+        """The predictors that are systems, in the plan's order."""
+        return tuple(each for each in self.predictors if isinstance(each, PlannedSystem))
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """The systems of the predictors, in the plan's order."""
+        return tuple(each.system for each in self.planned)
+
+    def systems_on(self, index: str) -> list[System]:
+        """Return the systems that search an index."""
+        return [each.system for each in self.planned if each.index == index]
+
+    def rescores_on(self, index: str) -> bool:
+        """Return whether a system rescores the hits of an index by its token vectors."""
+        return any(system.rescore.method == "maxsim" for system in self.systems_on(index))
+
+    def workspace(self, index: str, notify: Notify = no_notice) -> WorkspaceFolder:
+        """Return the workspace with the settings of an index.
+
+        An index of the experiment gets token vectors only if a system rescores by them.
+        """
+        settings = self.indexes[index]
+        part = settings.part(IndexSettings)
+        if part.chooses_tokens and index != DEFAULT_INDEX and not self.rescores_on(index):
+            settings = settings.with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106
+        return WorkspaceFolder(self.data_dir, settings, notify=notify)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the predictors, in the plan's order."""
+        return tuple(each.name for each in self.predictors)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether another process can create the same predictors and therefore resume the run."""
+        return all(each.system or ":" in each.origin for each in self.records)
+
+    @property
+    def questions_file(self) -> Path:
+        """The question file."""
+        return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
+
+
+def check_plan(plan: Plan) -> list[Question]:
+    """Check a plan and return its questions. Nothing is built and no server is contacted.
+
+    Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
+    problems are in files, and otherwise a :class:`UsageError`.
+    """
+    found = _errors(plan)
+    if found:
+        raise combined(found)
+    return asked_questions(plan)
+
+
+def asked_questions(plan: Plan) -> list[Question]:
+    """Sample the plan's questions from its question file, and return them sorted by id.
+
+    Raises :class:`~branchrank.core.errors.QuestionError` if the file is invalid or does not contain the text
+    of the questions.
+    """
+    part = plan.settings.part(BenchmarkSettings)
+    every = load_questions(plan.questions_file, remedy=GIVE_QUESTIONS)
+    questions = sample_questions(every, part.sample_size, part.sample_seed)
+    check_wording(questions, plan.questions_file)
+    return questions
+
+
+def _errors(plan: Plan) -> list[BranchRankError]:
+    """Return a separate error for each problem with a plan."""
+    found: list[BranchRankError] = []
+    if not plan.predictors:
+        found.append(UsageError("no predictor was passed", remedy="--predictor local"))
+    names, benchmark = plan.names, plan.settings.part(BenchmarkSettings)
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        message = f"two predictors have the name {name!r}"
+        found.append(UsageError(message, remedy="give each predictor a different name"))
+    wrong = [problem for system in plan.systems for problem in problems(system)]
+    asking = [system for system in plan.systems if system.asks_llm]
+    wrong += [
+        f"system {system.name!r} uses an LLM, but has no model; the tables of results need the model's name"
+        for system in asking
+        if system.llm.base_url and not system.llm.model
+    ]
+    if wrong:
+        remedy = "correct the systems"
+        if not all(system.llm.base_url and system.llm.model for system in asking):
+            remedy = (
+                "set --hybrid-base-url and --hybrid-model (or --pageindex-base-url and --pageindex-model), "
+                "or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
+            )
+        found.append(UsageError("\n".join(wrong), remedy=remedy))
+    llm = plan.settings.part(LLMSettings)
+    if (llm.record or llm.replay) and not asking:
+        flag = "--llm-replay" if llm.replay else "--llm-record"
+        message = f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM"
+        remedy = "set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag"
+        found.append(UsageError(message, remedy=remedy))
+    outside = [each.name for each in plan.records if each.system is None]
+    if plan.filters and outside:
+        message = f"--filter applies only to systems; {', '.join(outside)} is not a system"
+        found.append(UsageError(message, remedy="remove --filter or this predictor"))
+    _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
+    for each in plan.planned:
+        if each.index in plan.indexes:
+            embedder = plan.indexes[each.index].part(IndexSettings).embedder
+            _attempt(found, partial(check_embedder, each.system, embedder))
+        else:
+            found.append(UsageError(f"system {each.name!r}: the index {each.index!r} is not defined"))
+        if not problems(each.system):
+            _attempt(found, partial(check_pool, each.system, benchmark))
+    for name, resolved in plan.indexes.items():
+        if plan.systems_on(name):
+            _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
+    _attempt(found, lambda: read_filters(plan.filters))
+    _attempt(found, lambda: comparisons.check_plan(benchmark, names))
+    _attempt(found, lambda: asked_questions(plan))
+    if plan.predictors:
+        _attempt(found, lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
+    return found
+
+
+def check_pool(system: System, settings: BenchmarkSettings) -> None:
+    """Raise :class:`UsageError` if a measure's cutoff is larger than the number of hits a system can find."""
+    pool = most_hits(system, settings.top_k)
+    for measure in comparisons.declared_measures(settings):
+        cutoff = measure.measure.cutoff or 0
+        if pool is not None and cutoff > pool:
+            raise UsageError(
+                f"measure {measure.name!r} needs {cutoff} hits, and system {system.name!r} finds at most "
+                f"{pool} (limited by the top_n of its branches and the cap of its fusion)",
+                remedy=f"increase top_n or cap, or use a cutoff of at most {pool}",
+            )
+
+
+def with_depth(settings: Resolved) -> Resolved:
+    """Increase ``top_k`` to the measures' largest cutoff, if the user did not set ``top_k``."""
+    part = settings.part(BenchmarkSettings)
+    if settings.origins[_TOP_K] != DEFAULT:
+        return settings
+    try:
+        needed = depth_needed(comparisons.declared_measures(part))
+    except UsageError:
+        return settings  # check_plan reports the error
+    [limit] = (int(each.high or 0) for each in settings_of(BenchmarkSettings) if each.name == "top_k")
+    if needed <= part.top_k:
+        return settings
+    deeper = msgspec.structs.replace(part, top_k=min(needed, limit))
+    return msgspec.structs.replace(
+        settings.with_parts(deeper),
+        origins={**settings.origins, _TOP_K: "the deepest measure"},
+    )
+
+
+def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
+    """Return the result of ``make()``, or add its error to ``found`` if the user's input is invalid."""
+    try:
+        return make()
+    except (UsageError, InputError) as error:
+        found.append(error)
+        return None
+
+
+def combined(found: Sequence[BranchRankError]) -> BranchRankError:
+    """Combine several errors into one error."""
+    kinds = {type(error) for error in found}
+    in_files = all(isinstance(error, InputError) for error in found)
+    kind = kinds.pop() if len(kinds) == 1 else InputError if in_files else UsageError
+    messages = dict.fromkeys(error.message for error in found)
+    remedies = dict.fromkeys(error.remedy for error in found if error.remedy)
+    return kind("\n".join(messages), remedy="; ".join(remedies))
+
+
+def plan_from_names(
+    predictors: Sequence[object],
+    *,
+    data_dir: Path,
+    settings: Resolved,
+    api_endpoint: str = "",
+    api_predictor: str = "",
+    **fields: Any,
+) -> Plan:
+    """Make a plan from predictors that all use the workspace's default index.
+
+    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``, ``langchain:module:retriever``), a
+    :class:`System`, or an object that :func:`~branchrank.runs.bench.predictors.predictor_of` accepts. A
+    built-in system that is selected by several names (for example, both ``local`` and ``all``) runs only
+    once. ``api_endpoint`` is the URL of the predictor ``api``, and ``api_predictor`` is the name of a
+    predictor on that server. ``fields`` sets other fields of :class:`Plan`, such as ``questions``. Raises one
+    :class:`UsageError` that lists every problem with the predictors and the plan.
+    """
+    found: list[BranchRankError] = []
+    made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
+    repeats = settings.part(LLMSettings).repeats
+    for number, thing in enumerate(predictors):
+        if isinstance(thing, System):
+            made[number] = planned_system(thing, repeats=repeats)
+        elif not isinstance(thing, str):
+            made[number] = _attempt(found, partial(predictor_of, thing))
+        elif ":" in thing:
+            made[number] = _attempt(found, partial(outside_predictor, thing))
+        elif thing == "api":
+            made[number] = _attempt(found, partial(endpoint_predictor, api_endpoint, api_predictor))
+        else:
+            for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
+                made.setdefault(system.name, planned_system(system, repeats=repeats))
+    plan = Plan(
+        data_dir=data_dir,
+        settings=with_depth(settings),
+        predictors=tuple(each for each in made.values() if each is not None),
+        indexes={DEFAULT_INDEX: settings},
+        **fields,
+    )
+    if found:
+        raise combined(found + (_errors(plan) if plan.predictors else []))
+    return plan
+
+
+def outside_predictor(origin: str, name: str = "", llm: str = "") -> BenchmarkPredictor:
+    """Return the predictor for ``module:Class``, ``langchain:module:retriever`` or ``trec:FILE``.
+
+    Raises the errors of :func:`~branchrank.runs.bench.predictors.load_class_predictor` and of
+    :class:`~branchrank.runs.bench.trec_predictor.TrecPredictor`.
+    """
+    if origin.startswith(PREFIX):
+        return TrecPredictor(origin.removeprefix(PREFIX), name, llm)
+    return load_class_predictor(origin, name, llm)
+
+
+def endpoint_predictor(url: str, target: str, name: str = "api", llm: str = NOT_REPORTED) -> ApiPredictor:
+    """Return the ``api`` predictor for ``url``, with the token from BRANCHRANK_API_TOKEN.
+
+    Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
+    """
+    if not url:
+        raise UsageError(
+            "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
+        )
+    token = os.environ.get("BRANCHRANK_API_TOKEN", "")
+    return ApiPredictor(url, target=target, token=token, name=name, llm=llm)
+
+
+class PredictorEstimate(Record, frozen=True, kw_only=True):
+    """One predictor's number of queries in the quality pass, and upper bounds for its LLM calls and cost.
+
+    ``index`` is empty if the predictor does not use an index. ``model`` is empty and ``llm`` is ``None`` if
+    the predictor does not use an LLM. ``cost`` is ``None`` if the model's price is not known.
+    """
+
+    predictor: str
+    queries: int
+    index: str = ""
+    model: str = ""
+    llm: CallBounds | None = None
+    cost: float | None = None
+
+
+class PlanEstimate(Record, frozen=True, kw_only=True):
+    """The estimate for a plan, with one entry per predictor.
+
+    ``to_build`` says of each index that is missing or stale why the run would build it first.
+    """
+
+    experiment: str
+    questions: int
+    predictors: tuple[PredictorEstimate, ...]
+    prices: PriceTable | None = None
+    to_build: tuple[str, ...] = ()
+
+
+def estimate_plan(plan: Plan) -> PlanEstimate:
+    """Check a plan, and estimate its number of queries and its LLM cost.
+
+    No index is built, and no server is contacted.
+
+    Raises the same errors as :func:`~branchrank.runs.bench.plan.check_plan`, and those of an index that the
+    run could neither open nor build.
+    """
+    questions = len(check_plan(plan))
+    settings = plan.settings.part(LLMSettings)
+    prices = read_prices(Path(settings.price_table)) if settings.price_table else None
+    rows = []
+    for each in plan.records:
+        system, queries = each.system, questions * each.repeats
+        row = PredictorEstimate(predictor=each.name, queries=queries, index=each.index)
+        if system is not None and system.asks_llm:
+            llm = estimate(system, queries, settings.completion_tokens)
+            spent = (llm.prompt_tokens, llm.completion_tokens)
+            cost = prices.cost_of(system.llm.model, *spent) if prices is not None else None
+            row = msgspec.structs.replace(row, model=system.llm.model, llm=llm, cost=cost)
+        rows.append(row)
+    return PlanEstimate(
+        experiment=plan.experiment,
+        questions=questions,
+        predictors=tuple(rows),
+        prices=prices,
+        to_build=tuple(_to_build(plan)),
+    )
+
+
+def _to_build(plan: Plan) -> Iterator[str]:
+    for name in dict.fromkeys(each.index for each in plan.planned):
+        try:
+            open_index(plan.workspace(name)).close()
+        except (BusyError, LostCollectionError):
+            raise
+        except ArtifactError as error:
+            yield error.message

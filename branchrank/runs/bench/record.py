@@ -1,0 +1,322 @@
+"""What ``run.json`` says about a plan: the record of a run, without credentials, and the seal of a plan.
+
+1. The record contains everything that is needed to describe the run and to repeat it.
+2. Passwords are collected from every URL in the record and from the value of every field or flag that expects
+   a URL. User names and passwords are removed from all URLs. API keys that are set in environment variables
+   are removed from every string. The collected passwords are removed from all strings except those that
+   identify the run, such as names, because a password such as "hybrid" may also be the name of a system.
+3. A seal is a file that is written before a run and contains every part of the plan that can change a row or
+   a verdict, such as the questions, the corpus, the predictors, the settings and the baseline. Short values
+   are stored unchanged, and long values are stored as SHA-256 digests. If a plan is run with a seal, any
+   difference between the plan and the seal is an error. ``branchrank verify`` compares a run with a seal.
+
+A seal alone proves nothing, because a person who can change the run can also write another seal. A copy of
+the seal in a commit, an email or a study registry shows when the seal was made.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from branchrank.core.errors import InputError, UsageError
+from branchrank.core.io.files import NOT_JSON, digest_of, write_bytes
+from branchrank.core.io.printable import (
+    ONE_URL,
+    Redactor,
+    bare_url,
+    environment_secrets,
+    hide_credentials,
+    is_url,
+    means_url,
+    url_secrets,
+    value_to_show,
+)
+from branchrank.core.records import Question, Record
+from branchrank.core.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
+    EngineSettings,
+    IndexSettings,
+    LLMSettings,
+    Resolved,
+)
+from branchrank.documents.loading import digest_now
+from branchrank.index.reader import Index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.question_files import load_questions, questions_digest
+from branchrank.runs.bench.opening import OpenPlan
+from branchrank.runs.bench.plan import Plan, check_plan
+from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
+from branchrank.runs.provenance import gather
+from branchrank.search.llm.ledger import read_prices
+
+
+def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
+    """Return the content of ``run.json`` at the start of a run, without credentials."""
+    record = planned_record(plan, questions, os.environ)
+    first = next(iter(opened.indexes.values()), None)
+    if first is None:
+        return record
+    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+    return msgspec.structs.replace(
+        record,
+        corpus=relative(workspace.corpus_root),
+        corpus_digest=first.manifest.corpus_digest,
+        corpus_exclude=workspace.exclude,
+        indexes=tuple(index_facts(name, index) for name, index in opened.indexes.items()),
+    )
+
+
+def planned_record(plan: Plan, questions: Sequence[Question], environment: Mapping[str, str]) -> RunRecord:
+    """Return the part of ``run.json`` that depends only on the plan, without credentials."""
+    part = plan.settings.part(BenchmarkSettings)
+    prices = plan.settings.part(LLMSettings).price_table
+    settings = msgspec.to_builtins(plan.settings.parts)
+    del settings[EngineSettings.section]  # processes and machines do not change results
+    every = plan.settings.origins.items()
+    origins = {name: origin for name, origin in every if name.partition(".")[0] in settings}
+    record = RunRecord(
+        experiment=plan.experiment,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=plan.command,
+        data_dir=relative(plan.data_dir),
+        seed=part.sample_seed,
+        split=plan.split,
+        filters=plan.filters,
+        corpus="",
+        corpus_digest="",
+        questions_file=relative(plan.questions_file),
+        questions_digest=questions_digest(questions),
+        sampled_from=questions_digest(load_questions(plan.questions_file)) if part.sample_size else "",
+        question_ids=tuple(question.id for question in questions),
+        top_k=part.top_k,
+        mode=part.mode,
+        predictors=plan.records,
+        index_settings={
+            name: _index_table(settings, plan.settings)
+            for name, settings in plan.indexes.items()
+            if plan.systems_on(name)
+        },
+        settings=settings,
+        origins=origins,
+        provenance=gather(),
+        prices=read_prices(Path(prices)) if prices else None,
+    )
+    return scrubbed(record, environment)
+
+
+def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
+    """Return an index's settings. BM25 settings are included only if they differ from those of the run."""
+    table = settings.part(IndexSettings).table
+    words = settings.part(Bm25Settings)
+    if words != own.part(Bm25Settings):
+        table[Bm25Settings.section] = msgspec.to_builtins(words)
+    return table
+
+
+def index_facts(name: str, index: Index) -> IndexFacts:
+    """Return the entry for an index in ``run.json``."""
+    manifest = index.manifest
+    return IndexFacts(
+        name=name,
+        generation=index.directory.name,
+        digest=manifest.digest,
+        embedder=manifest.settings.embedder,
+        model_revision=manifest.embedder.revision,
+        dimension=manifest.embedder.dimension,
+        vector_store=index.vector_store,
+        chunks=manifest.chunks,
+        nodes=manifest.nodes,
+        build_seconds=round(sum(index.report.seconds.values()), 3),
+        bytes=index.report.bytes,
+        distance=manifest.distance,
+        own_files=bool(manifest.given["chunks"] or manifest.given["nodes"]),
+        token_vectors=manifest.settings.token_vectors,
+        documents=manifest.documents,
+    )
+
+
+def relative(path: Path) -> str:
+    """Return a path relative to the working directory if possible, to hide the names of home folders."""
+    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
+    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
+
+
+R = TypeVar("R", bound=Record)
+#: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.
+_IDENTITY = {
+    *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
+    *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
+}
+
+
+def scrubbed(record: R, environment: Mapping[str, str]) -> R:
+    """Return the record without the API keys in ``environment`` and without the credentials in URLs.
+
+    A ``command`` field is split into words as a shell would split it.
+    """
+    fields = msgspec.to_builtins(record)
+    words = _words(fields.pop("command")) if "command" in fields else None
+    urls = [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+
+    def collect(name: str, text: str) -> str:
+        if is_url(text) or means_url(name):
+            urls.append(text)
+        return text
+
+    _each("", fields, collect)
+    learned = {secret for url in urls for secret in url_secrets(url)}
+    redact = Redactor((*environment_secrets(environment), *learned))
+
+    def scrub(name: str, text: str) -> str:
+        return hide_credentials(value_to_show(name, text), environment)
+
+    def scrub_fully(name: str, text: str) -> str:
+        return redact(scrub(name, text))
+
+    kept = {
+        name: _each(name, value, scrub if name in _IDENTITY else scrub_fully)
+        for name, value in fields.items()
+    }
+    if words is not None:
+        kept["command"] = shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)
+    return msgspec.convert(kept, type(record))
+
+
+def _words(command: str) -> list[tuple[str, str, str]]:
+    """Split a command into words, and return a tuple ``(flag, prefix, rest)`` for each word.
+
+    If ``FLAG`` expects a URL, the tuple for the word ``FLAG=VALUE`` is ``(FLAG, "FLAG=", VALUE)``, and the
+    tuple for a word ``VALUE`` after ``FLAG`` is ``(FLAG, "", VALUE)``. For any other word, the tuple is
+    ``("", "", word)``. A command that a shell could not split is treated as one word.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return [("", "", command)]
+    result = []
+    for before, word in zip(["", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and means_url(flag):
+            result.append((flag, flag + equals, value))
+        else:
+            result.append((before if before.startswith("-") and means_url(before) else "", "", word))
+    return result
+
+
+def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
+    """Apply ``change`` to every string in a structure, except field names."""
+    if isinstance(value, str):
+        return change(name, value)
+    if isinstance(value, dict):
+        return {key: _each(key, item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(name, item, change) for item in value]
+    return value
+
+
+Part = str | int | float | bool | None
+
+#: Parts of :attr:`RunRecord.plan` that a seal omits. The digest of each index is omitted, because a seal
+#: contains the settings of the indexes instead. Cassette flags are omitted, so that a recorded run and its
+#: replay match the same seal.
+_LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
+_LONGEST = 80
+
+
+class Seal(Record, frozen=True, kw_only=True):
+    """The parts of a sealed plan, and a digest of all parts."""
+
+    digest: str
+    parts: dict[str, Part]
+
+
+def seal_of(run: RunRecord) -> Seal:
+    """Return the seal of the plan in a run's record."""
+    parts: dict[str, object] = {name: value for name, value in run.plan.items() if name not in _LEFT_OUT}
+    parts["the settings of the indexes"] = run.index_settings
+    for name, value in run.settings.get("benchmark", {}).items():
+        parts[f"benchmark.{name}"] = value
+    short = {name: _part(value) for name, value in parts.items()}
+    return Seal(digest=digest_of(short), parts=short)
+
+
+def _part(value: object) -> Part:
+    if value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST):
+        return value
+    return f"sha256:{digest_of(value)}"
+
+
+def seal_plan(plan: Plan, path: Path) -> Seal:
+    """Write a plan's seal to a new file.
+
+    Raises the same errors as :func:`~branchrank.runs.bench.plan.check_plan`. Raises :class:`UsageError` if
+    the file exists, and for a plan with a Python object, whose state is not recorded.
+    """
+    seal = _seal_now(plan, check_plan(plan))
+    if path.exists():
+        raise UsageError(
+            f"{path} already exists", remedy="choose another file, or run the benchmark with this seal"
+        )
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(seal), indent=2) + b"\n")
+    return seal
+
+
+def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRecord:
+    """Compare a plan with its seal, and return the seal's record for ``run.json``.
+
+    Raises :class:`InputError` if the plan differs from the sealed plan.
+    """
+    seal = read_seal(path)
+    different = differences(seal, _seal_now(plan, questions))
+    if different:
+        raise InputError(
+            f"the plan differs from the plan in the seal {path}:\n" + "\n".join(different),
+            remedy="run the sealed plan, or seal this plan in another file",
+        )
+    return SealRecord(file=relative(path), digest=seal.digest)
+
+
+def read_seal(path: Path) -> Seal:
+    """Read a seal. Raises :class:`InputError` if the file is not a seal or was changed."""
+    try:
+        seal = msgspec.json.decode(path.read_bytes(), type=Seal)
+    except OSError as error:
+        raise InputError(
+            f"cannot read the seal {path}: {error.strerror}", remedy="pass a seal file"
+        ) from error
+    except NOT_JSON as error:
+        raise InputError(f"{path} is not a seal: {error}", remedy="pass a seal file") from None
+    if digest_of(seal.parts) != seal.digest:
+        raise InputError(f"{path} was changed: its digest differs", remedy="restore the original seal file")
+    return seal
+
+
+def differences(seal: Seal, other: Seal) -> list[str]:
+    """Describe each part in which the seal ``other`` differs from ``seal``."""
+    return [
+        f"{name}: sealed {seal.parts.get(name, 'nothing')!r}, now {other.parts.get(name, 'nothing')!r}"
+        for name in dict.fromkeys((*seal.parts, *other.parts))
+        if seal.parts.get(name, "") != other.parts.get(name, "")
+    ]
+
+
+def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
+    if not plan.is_repeatable:
+        raise UsageError(
+            "a plan with a Python object can't be sealed, because the object's state is not recorded",
+            remedy="pass its class instead: module:Class",
+        )
+    record = planned_record(plan, questions, os.environ)
+    if plan.systems:
+        workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+        digest = digest_now(workspace.corpus_root, workspace.exclude)
+        record = msgspec.structs.replace(record, corpus_digest=digest)
+    return seal_of(record)

@@ -1,0 +1,218 @@
+"""The record of a comparison of two systems, its options, and the check that a candidate is not worse."""
+
+from __future__ import annotations
+
+from math import ceil, log
+from statistics import NormalDist
+from typing import Literal
+
+from branchrank.core.records import Record
+from branchrank.scoring import power
+from branchrank.scoring.significance import DRAWS
+
+Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", "too few questions to tell"]
+Decision = Literal["pass", "fail", "undecided"]
+
+DELTA = 0.05
+PILOT_BELOW = 50
+
+
+class CompareOptions(Record, frozen=True, kw_only=True):
+    """What is compared and how it is tested. Commands, the library and runs share this record.
+
+    ``primary`` is the measure that is tested, and ``measures`` are measures for the table. ``predictor``
+    selects one candidate, and ``baseline`` the systems with which the others are compared. An empty value
+    stands for the default of the comparison. If ``all_pairs`` is true, every pair of systems is compared. If
+    ``missing_is_zero`` is true, a judged query that is missing from a TREC run scores 0. ``delta`` is the
+    largest difference that counts as equivalent, ``alpha`` is the family-wise error rate, and ``seed`` and
+    ``draws`` belong to the sign-flip test. ``documents`` is the number of documents in the corpus, or 0 if it
+    is not known.
+    """
+
+    primary: str = ""
+    measures: tuple[str, ...] = ()
+    predictor: str = ""
+    baseline: str | tuple[str, ...] = ""
+    all_pairs: bool = False
+    missing_is_zero: bool = False
+    delta: float = DELTA
+    alpha: float = power.ALPHA
+    seed: int = 42
+    draws: int = DRAWS
+    documents: int = 0
+
+
+DEFAULTS = CompareOptions()
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
+
+    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
+    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the difference. The
+    bounds are ``None`` if the gold is on too few pages. ``family`` is the number of comparisons that Holm's
+    correction covers. The probability that the intervals of all ``family`` comparisons contain their true
+    differences is at least 1 - ``alpha``. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p``
+    after Holm's correction over ``family`` comparisons. ``p_mcnemar`` is the p-value from McNemar's test, or
+    ``None`` if any score is neither 0 nor 1. ``p_t`` is the p-value from the paired t-test. Reports show
+    ``p_mcnemar`` and ``p_t``, but the verdict depends on neither of them. ``wins``, ``ties`` and ``losses``
+    count the questions on which the candidate's score is higher than, equal to or lower than the baseline's
+    score. ``mde`` is the smallest true difference that ``n`` questions with the observed disagreement (or
+    standard deviation) can detect with 80% power. ``questions_needed`` is the number of questions needed to
+    detect the observed difference with 80% power. ``mde`` and ``questions_needed`` account for clustering and
+    for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any
+    difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
+    smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
+    differ. ``unseen`` is the difference that rare pages could undo, or 0 if the adjusted p is at
+    least alpha or these pages are at most ``delta``. ``rare_losses`` and ``rare_wins`` are the largest shares
+    of pages that the candidate and the baseline may lose whole. ``identical`` is true if both systems
+    returned the same hits. ``unplaced`` is the largest rise of a mean if texts without a place in the corpus
+    were gold, or 0 if this could not change a conclusion. ``odds_ratio`` with its bounds ``odds_low`` and
+    ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
+    (:mod:`branchrank.scoring.intervals`). ``documents`` is the number of documents in the corpus, or 0 if it
+    is not known.
+
+    In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
+    counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
+    sizes and the figures for planning (``mde``, ``questions_needed``) are ``None``. The bounds of the
+    interval are ``None`` if any dataset has too few pages.
+    """
+
+    measure: str
+    baseline: str
+    candidate: str
+    n: int
+    clusters: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci_low: float | None
+    ci_high: float | None
+    p: float
+    p_adjusted: float
+    test: str
+    p_mcnemar: float | None = None
+    p_t: float | None = None
+    wins: int
+    ties: int
+    losses: int
+    mde: float | None = None
+    questions_needed: int | None = None
+    p_floor: float
+    unseen: float = 0.0
+    rare_losses: float = 1.0
+    rare_wins: float = 1.0
+    family: int
+    alpha: float
+    delta: float
+    verdict: Verdict
+    odds_ratio: float | None = None
+    odds_low: float | None = None
+    odds_high: float | None = None
+    d_z: float | None = None
+    differences: tuple[float, ...] = ()
+    identical: bool = False
+    unplaced: float = 0.0
+    documents: int = 0
+
+    @property
+    def differing(self) -> int:
+        """The number of questions on which the two predictors score differently."""
+        return self.wins + self.losses
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the verdict is ``better`` or ``worse``."""
+        return self.verdict in ("better", "worse")
+
+    @property
+    def excludes_loss(self) -> bool:
+        """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
+        return self.identical or self._excludes(self.ci_low, self.rare_losses)
+
+    @property
+    def excludes_gain(self) -> bool:
+        """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
+        return self.identical or self._excludes(
+            None if self.ci_high is None else -self.ci_high, self.rare_wins
+        )
+
+    def _excludes(self, low: float | None, rare: float) -> bool:
+        return low is not None and low > -self.delta and rare < self.delta and not self.unplaced
+
+    @property
+    def enough(self) -> tuple[int, int] | None:
+        """About how many questions, and on how many pages, would decide with a power of 80%.
+
+        They confirm the observed difference, or exclude one of delta if the observed difference is too small.
+        The share of questions per page stays the same, unless rare pages need more pages; these are then
+        assumed to have equally many questions. ``None`` means unknown, or over 20,000 questions. If no
+        question differs, they are those that exclude a difference of delta if no new question differs. The
+        interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
+        """
+        if not self.delta or self.identical or self.differences or self.unplaced:
+            return None
+        if self.ci_high is None and self.differing:
+            return None
+        needed = self.questions_needed or 0
+        if not self.differing:
+            z = NormalDist().inv_cdf(self.alpha / self.family / 2)
+            scale = z * z if self.ci_high is None else self.n / (1 / self.ci_high - 1)
+            needed = max(self.n, ceil(scale * (1 / self.delta - 1)))
+        elif needed <= self.n and self.ci_low is not None and self.ci_high is not None:
+            needed = max(self.n, ceil(self.n * ((self.ci_high - self.ci_low) / (2 * self.delta)) ** 2))
+        unseen = (
+            log(self.alpha / 2) if self.differing else self.clusters * log(max(1 - self.rare_losses, 1e-300))
+        )
+        least = ceil(unseen / log(1 - self.delta)) if self.delta < 1 else 1
+        pages = max(least, ceil(needed * self.clusters / self.n))
+        needed = max(needed, pages)
+        return (needed, pages) if needed <= power.MOST_QUESTIONS else None
+
+
+class Gate(Record, frozen=True, kw_only=True):
+    """The outcome of a regression check, and its ``reason`` with the difference and the interval."""
+
+    outcome: Decision
+    reason: str
+    comparison: Comparison
+
+
+def gate(comparison: Comparison, delta: float) -> Gate:
+    """Check that the candidate's loss against the baseline is smaller than ``delta``.
+
+    ``delta`` must be 0 or more.
+
+    The check passes if both systems returned the same hits, or if the interval's lower bound is above -delta.
+    The check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,
+    including too few pages for an interval. If delta is 0 and either bound of the interval is exactly 0, the
+    verdict decides: the check passes for ``better`` and fails for ``worse``.
+
+    The check can be undecided even if no score changed. If no score changed on n questions, a loss of up to
+    about z**2 / n still can't be excluded, where z is the normal quantile.
+    """
+    low, high = comparison.ci_low, comparison.ci_high
+    interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
+    figures = (
+        f"{comparison.measure}: candidate - baseline = {comparison.difference:+.4f} "
+        f"[{interval}], delta {delta:g}, n = {comparison.n}"
+    )
+    outcome: Decision
+    if comparison.identical:
+        outcome, why = "pass", "the hits are the same for every question"
+        figures = f"{comparison.measure}, n = {comparison.n}"
+    elif low is None or high is None:
+        outcome, why = "undecided", "the gold is on too few pages to compute an interval"
+    elif low > -delta or comparison.verdict == "better":
+        outcome, why = "pass", "the lower bound is above -delta"
+    elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
+        outcome, why = "fail", "the upper bound is below -delta"
+    elif comparison.differing == 0:
+        outcome = "undecided"
+        why = (
+            "the answers changed but no score did, and "
+            f"{comparison.n} questions are too few to rule out a loss as large as delta"
+        )
+    else:
+        outcome, why = "undecided", "the interval includes -delta"
+    return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)

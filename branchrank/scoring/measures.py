@@ -1,0 +1,324 @@
+"""Measures for ranked lists. Each measure has a definition with a name and a function.
+
+Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
+``-c``). A measure is computed from a :class:`Ranking`, which contains the ranks and gains of one question's
+hits.
+
+In commands and files, a measure's name consists of a scoring mode, a measure and a cutoff
+(:class:`NamedMeasure`). A name without a prefix, such as ``nDCG@10`` (the name in ir-measures), means strict
+scoring. A prefix chooses another scoring mode, as in ``relaxed_nDCG@10``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
+from math import fsum, log2
+from typing import Literal, get_args
+
+from branchrank.core.errors import UsageError, nearest
+from branchrank.core.records import Record
+
+
+class Ranking(Record, frozen=True, kw_only=True):
+    """The ranks and gains of one question's hits, from which measures are computed.
+
+    ``gains`` contains a pair ``(rank, gain)`` for each judged hit, in rank order. Ranks start at 1, and a
+    judged hit that is not relevant has a gain of 0. ``returned`` is the number of all hits, judged or not.
+    ``gold`` contains the gains of all gold items and gold pages.
+    """
+
+    gains: tuple[tuple[int, int], ...]
+    returned: int
+    gold: tuple[int, ...]
+
+    def relevant_ranks(self, rel: int, cutoff: int | None) -> list[int]:
+        """Return the ranks, up to the cutoff, of the hits whose gain is at least ``rel``."""
+        return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
+
+    def relevant_gold(self, rel: int) -> int:
+        """Count the gold items and pages whose gain is at least ``rel``."""
+        return sum(gain >= rel for gain in self.gold)
+
+
+Compute = Callable[..., float]
+#: How a hit becomes correct (:mod:`branchrank.scoring.matching`).
+Mode = Literal["strict", "half", "full", "relaxed", "graded"]
+
+
+def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return 1 if a relevant hit is among the first ``cutoff`` hits, else 0."""
+    return float(bool(ranking.relevant_ranks(rel, cutoff)))
+
+
+def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return 1 divided by the rank of the first relevant hit, or 0 if no hit is relevant."""
+    ranks = ranking.relevant_ranks(rel, cutoff)
+    return 1 / ranks[0] if ranks else 0.0
+
+
+def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the DCG (the sum of gain / log2(rank + 1) over the hits) divided by the ideal order's DCG."""
+    ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
+    if not ideal:
+        return 0.0
+    found = fsum(
+        gain / log2(rank + 1)
+        for rank, gain in ranking.gains
+        if gain > 0 and (cutoff is None or rank <= cutoff)
+    )
+    return found / fsum(gain / log2(rank + 1) for rank, gain in enumerate(ideal, start=1))
+
+
+def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the sum of the precisions at relevant hits, divided by the number of relevant gold items."""
+    gold = ranking.relevant_gold(rel)
+    ranks = ranking.relevant_ranks(rel, cutoff)
+    return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
+
+
+def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the share of the relevant gold that is among the first ``cutoff`` hits."""
+    gold = ranking.relevant_gold(rel)
+    return len(ranking.relevant_ranks(rel, cutoff)) / gold if gold else 0.0
+
+
+def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the number of relevant hits among the first ``cutoff`` hits, divided by ``cutoff``."""
+    return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0
+
+
+def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the share of the first ``cutoff`` hits that were judged, or 0 if there are no hits."""
+    depth = ranking.returned if cutoff is None else min(cutoff, ranking.returned)
+    return sum(rank <= depth for rank, _ in ranking.gains) / depth if depth else 0.0
+
+
+def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return Bpref, a variant of recall in which hits judged non-relevant reduce the weight of later hits.
+
+    Unjudged hits are ignored. If no hit was judged non-relevant, Bpref equals the recall.
+    """
+    gold = ranking.relevant_gold(rel)
+    if not gold:
+        return 0.0
+    refused = min(gold, sum(0 <= gain < rel for gain in ranking.gold))
+    total, above = 0.0, 0
+    for _, gain in ranking.gains:
+        if gain >= rel:
+            total += 1 - min(above, gold) / refused if above else 1.0
+        elif gain >= 0:
+            above += 1
+    return total / gold
+
+
+def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: float) -> float:
+    """Return (1 - p) times the sum of p ** (rank - 1) over the relevant hits; unjudged hits add nothing."""
+    return (1 - p) * fsum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
+
+
+#: The default persistence p for RBP, which is the same as in ir-measures.
+PERSISTENCE = 0.8
+
+
+class Definition(Record, frozen=True, kw_only=True):
+    """The name and function of a measure, and the parameters that the measure accepts.
+
+    ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
+    persistence p, which is the last argument of ``compute``. ``cutoff`` specifies whether ``@k`` is required,
+    optional or not allowed. The formulas and their sources are in ``docs/measures.md``.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    takes_rel: bool = True
+    takes_p: bool = False
+    cutoff: Literal["needed", "optional", "none"] = "optional"
+    compute: Compute
+
+
+DEFINITIONS = (
+    Definition(name="Success", aliases=("hit",), cutoff="needed", compute=success),
+    Definition(name="RR", aliases=("MRR",), compute=reciprocal_rank),
+    Definition(name="nDCG", aliases=("NDCG",), takes_rel=False, compute=ndcg),
+    Definition(name="AP", aliases=("MAP",), compute=average_precision),
+    Definition(name="R", aliases=("Recall",), cutoff="needed", compute=recall),
+    Definition(name="P", aliases=("Precision",), cutoff="needed", compute=precision),
+    Definition(name="Judged", takes_rel=False, compute=judged),
+    Definition(name="Bpref", aliases=("bpref", "BPref"), cutoff="none", compute=binary_preference),
+    Definition(name="RBP", takes_p=True, compute=rank_biased_precision),
+)
+
+_BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.aliases)}
+
+
+class Measure(Record, frozen=True, kw_only=True):
+    """A definition with parameters, such as ``Measure(definition=..., cutoff=5, rel=2)``.
+
+    ``str()`` returns the canonical name that ir-measures prints, such as ``Success(rel=2)@1``.
+    """
+
+    definition: Definition
+    cutoff: int | None = None
+    rel: int = 1
+    p: float = PERSISTENCE
+
+    def __str__(self) -> str:
+        given = [f"rel={self.rel}"] if self.rel != 1 else []
+        given += [f"p={Decimal(str(self.p)):f}"] if self.p != PERSISTENCE else []
+        parameters = f"({','.join(given)})" if given else ""
+        cutoff = f"@{self.cutoff}" if self.cutoff is not None else ""
+        return f"{self.definition.name}{parameters}{cutoff}"
+
+    def __call__(self, ranking: Ranking) -> float:
+        """Return the measure's value for one question, in 0..1."""
+        persistence = (self.p,) if self.definition.takes_p else ()
+        return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
+
+
+_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]{1,99}))?")
+_ARGUMENT = re.compile(
+    r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]{1,99})|p\s*=\s*(?P<p>0?\.[0-9]+))\s*"
+)
+
+
+def parse_measure(text: str, scoring: str = "") -> Measure:
+    """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
+
+    ``scoring`` is a prefix (such as ``strict_``) that error messages show before the measure's name. Raises
+    :class:`UsageError` for an unknown name, for a parameter that the measure does not accept, and for a
+    required cutoff that is missing or zero.
+    """
+    whole = scoring + text
+    match = _NAME.fullmatch(text.strip())
+    definition = _BY_NAME.get(match["name"]) if match else None
+    if match is None or definition is None:
+        known = ", ".join(
+            f"{scoring}{name}{'@k' if each.cutoff == 'needed' else ''}" for name, each in _BY_NAME.items()
+        )
+        near = nearest(match["name"] if match else text, _BY_NAME)
+        number = re.search(r"\d+$", text.strip())
+        rest = text.strip()[len(match["name"]) :] if match else f"@{number[0]}" if number else ""
+        remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"
+        raise UsageError(f"unknown measure {whole!r}", remedy=remedy)
+    parameters, p = _parse_arguments(whole, match["arguments"])
+    if match["cutoff"] is not None:
+        parameters["cutoff"] = int(match["cutoff"])
+    cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
+    if cutoff is not None and definition.cutoff == "none":
+        raise UsageError(f"measure {whole!r} does not have a cutoff", remedy=f"{scoring}{match['name']}")
+    if cutoff == 0 or (cutoff is None and definition.cutoff == "needed"):
+        raise UsageError(
+            f"measure {whole!r} needs a cutoff of at least 1", remedy=f"{scoring}{match['name']}@5"
+        )
+    if rel < 1 or ("rel" in parameters and not definition.takes_rel):
+        raise UsageError(
+            f"measure {whole!r} does not accept this relevance threshold", remedy=f"remove rel from {whole!r}"
+        )
+    if p is not None and not (definition.takes_p and 0 < p < 1):
+        raise UsageError(
+            f"measure {whole!r} does not accept this persistence", remedy="RBP(p=0.8), p between 0 and 1"
+        )
+    return Measure(definition=definition, cutoff=cutoff, rel=rel, p=PERSISTENCE if p is None else p)
+
+
+def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
+    """Return two values: a dict of the integer arguments, and ``p`` (``None`` if ``p`` was not given)."""
+    parameters: dict[str, int] = {}
+    p: float | None = None
+    for argument in (arguments or "").split(",") if arguments else ():
+        match = _ARGUMENT.fullmatch(argument)
+        if match is None:
+            raise UsageError(
+                f"measure {text!r}: cannot read the parameter {argument.strip()!r}",
+                remedy="write rel=2, cutoff=5 or, for RBP, p=0.8",
+            )
+        if match["p"] is not None:
+            p = float(match["p"])
+        else:
+            parameters[match["key"]] = int(match["value"])
+    return parameters, p
+
+
+def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
+    """Return the measure's value for every question id, in the order of ``questions``.
+
+    A question whose query failed has no ranking and scores 0, so every mean includes failed queries.
+    """
+    return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
+
+
+def mean(values: Collection[float]) -> float:
+    """Return the arithmetic mean, or 0 if there are no values.
+
+    ``fsum`` gives the same digits in every version of Python, unlike ``sum``, which changed in Python 3.12.
+    """
+    return fsum(values) / len(values) if values else 0.0
+
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class NamedMeasure(Record, frozen=True, kw_only=True):
+    """A measure with its scoring, such as ``strict_hit@1``, ``relaxed_MRR@5`` or ``graded_nDCG@10``.
+
+    ``name`` is the name that the user typed.
+    """
+
+    name: str
+    mode: Mode
+    measure: Measure
+
+    def same(self, other: NamedMeasure) -> bool:
+        """Return whether ``other`` has the same mode, definition and parameters; names may differ."""
+        return (self.mode, self.measure) == (other.mode, other.measure)
+
+
+def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
+    """Parse a measure's name; raises :class:`UsageError` for an unknown measure or parameter.
+
+    The scoring is ``mode``, unless the name has a prefix (``strict_``, ``half_``, ``full_``, ``relaxed_`` or
+    ``graded_``).
+
+    >>> named_measure("nDCG@10").mode, named_measure("relaxed_MRR@5").mode
+    ('strict', 'relaxed')
+    """
+    name = name.strip()
+    for each in MODES:
+        if name.startswith(f"{each}_"):
+            measure = parse_measure(name.removeprefix(f"{each}_"), f"{each}_")
+            return NamedMeasure(name=name, mode=each, measure=measure)
+    return NamedMeasure(name=name, mode=mode, measure=parse_measure(name))
+
+
+def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
+    """Parse several names, and drop repeated names. Raises the same errors as :func:`named_measure`.
+
+    >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
+    ['nDCG@10', 'AP']
+    """
+    return named_once(*(named_measure(name, mode) for name in names))
+
+
+def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
+    """Return the measures with distinct names, in the order in which the names first occur."""
+    return tuple({measure.name: measure for measure in measures}.values())
+
+
+def measure_names(text: str) -> list[str]:
+    """Split a comma-separated list of names, but not at commas within parentheses.
+
+    >>> measure_names("nDCG@10, RBP(rel=2,p=0.5), AP")
+    ['nDCG@10', 'RBP(rel=2,p=0.5)', 'AP']
+    """
+    return [name.strip() for name in re.split(r",(?![^()]*\))", text) if name.strip()]
+
+
+def depth_needed(measures: Iterable[NamedMeasure]) -> int:
+    """Return how many hits the measures need (their largest cutoff), or 0 if no measure has a cutoff.
+
+    >>> depth_needed(named_measures(["nDCG@100", "RR", "R@20"]))
+    100
+    """
+    return max((each.measure.cutoff or 0 for each in measures), default=0)

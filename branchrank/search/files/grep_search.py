@@ -1,0 +1,346 @@
+"""Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
+
+1. The query is split into terms. The query itself is never used as a regular expression.
+
+   - A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
+   - Each remaining token that looks like code is a term of kind ``identifier``. Examples are ``camelCase``,
+     ``snake_case``, ``a.b``, ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to`` and ``v2``.
+   - Each remaining word that is not a stop word is a term. If a question has only stop words, the stop words
+     are the terms.
+   - At most :data:`TERM_LIMIT` terms are used, in the question's order. If several terms differ only in case,
+     the first of these terms is used.
+   - Quoted strings and identifiers match anywhere in a line. A term of kind ``word`` matches only at the
+     start of a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case.
+
+2. ripgrep finds every line that contains any of the terms.
+3. The context of a match is the ``context_lines`` lines before and after it. Matches whose contexts overlap
+   or are adjacent belong to the same passage. If a passage would have more than ``passage_lines`` lines, it
+   is divided between two matches. Each part contains the whole context of its matches, so that two parts may
+   have lines in common.
+4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` also drops passages with a
+   score below the 25th percentile. ``ranking="raw"`` keeps the order of grep, by path and line; a passage's
+   score is then 1 / rank. The first ``limit`` passages are returned.
+5. Only the files of the returned passages are read, to add the context lines before and after the matches.
+
+BM25's document frequencies are computed over all searched files, not over the passages. The document
+frequency ``n`` of a term is the number of files that contain the term, and ``N`` is the number of searched
+files. The IDF ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) /
+(n + 0.5))``, computed over passages, would be negative for a term that every passage contains. BM25's length
+normalization uses the number of lines in a passage as the passage's length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from branchrank.core.records import Record, Span
+from branchrank.documents.reading import document_lines
+from branchrank.index.stores.analyzer import QUESTION_WORDS
+from branchrank.search.files.ripgrep import DEADLINE_S, MatchedLine, Matches, search_files
+
+CONTEXT_LINES = 10
+PASSAGE_LINES = 60
+LIMIT = 10
+PERCENTILE = 25.0
+K1 = 1.2
+B = 0.75
+TERM_LIMIT = 64
+TERM_CHARACTERS = 200
+
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|`([^`\n]+)`|(?<!\w)'([^'\n]+)'(?!\w)")
+_TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
+_IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
+_WORD = re.compile(r"\w(?:.*\w)?")
+
+#: The order of passages; ``none`` is another name for ``order``, the default.
+Ranking = Literal["order", "bm25", "raw", "none"]
+Scores = NDArray[np.float64]
+
+
+class Term(Record, frozen=True, kw_only=True):
+    """A string to search for. A term of kind ``word`` matches only at the start of a word."""
+
+    text: str
+    kind: Literal["quoted", "identifier", "word"]
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for the term, which ripgrep and :mod:`re` can both match in linear time."""
+        literal = re.escape(self.text)
+        return rf"\b{literal}" if self.kind == "word" else literal
+
+
+def extract_terms(query: str) -> tuple[Term, ...]:
+    """Return the terms in a query. The result is empty only if the query is blank."""
+    readable = query.encode("utf-8", "ignore").decode("utf-8")
+    text = "".join(character if character >= " " else "\n" for character in readable)
+    found: list[tuple[int, Term]] = []
+
+    def keep_quoted(match: re.Match[str]) -> str:
+        literal = next(group for group in match.groups() if group is not None).strip()
+        if literal:
+            found.append((match.start(), Term(text=literal[:TERM_CHARACTERS], kind="quoted")))
+        return " " * (match.end() - match.start())
+
+    rest = _QUOTED.sub(keep_quoted, text)
+    stopped: list[tuple[int, Term]] = []
+    for match in _TOKEN.finditer(rest):
+        token = match.group().rstrip(".:-").lstrip(":")[:TERM_CHARACTERS]
+        word = _WORD.search(token)
+        if word is None:
+            continue
+        if _IDENTIFIER.search(token):
+            term = Term(text=token, kind="identifier")
+        else:
+            term = Term(text=word.group(), kind="word")
+        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in QUESTION_WORDS)
+        (stopped if stop else found).append((match.start(), term))
+    if not found:
+        found = stopped or [(0, Term(text=token[:TERM_CHARACTERS], kind="quoted")) for token in text.split()]
+    distinct: dict[str, Term] = {}
+    for _, term in sorted(found, key=lambda item: item[0]):
+        distinct.setdefault(term.text.lower(), term)
+    return tuple(distinct.values())[:TERM_LIMIT]
+
+
+class GrepPassage(Record, frozen=True, kw_only=True):
+    """Matched lines of a file, with the context lines around them.
+
+    ``text`` contains exactly the lines ``line_start..line_end`` of the file. ``matched`` contains the numbers
+    of the matched lines. ``score`` is the BM25 score, which is at least 0, or 1 / rank.
+    """
+
+    source: str
+    line_start: int
+    line_end: int
+    text: str
+    matched: tuple[int, ...]
+    score: float = 0.0
+
+    @property
+    def span(self) -> Span:
+        """The passage's file, and the first and last line of the passage."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+    @property
+    def citation(self) -> str:
+        """The location of the passage, as ``path:first-last``."""
+        return f"{self.source}:{self.line_start}-{self.line_end}"
+
+
+class GrepResult(Record, frozen=True, kw_only=True):
+    """The passages that a grep search found, best first, and the terms of the query.
+
+    ``weights`` contains the IDF of each term, or only zeros if the passages are not ranked. ``files`` is the
+    number of files with a matched line.
+    """
+
+    passages: tuple[GrepPassage, ...]
+    terms: tuple[Term, ...]
+    weights: tuple[float, ...]
+    files: int = 0
+    notices: tuple[str, ...] = ()
+
+    def relevance(self, text: str) -> float:
+        """Return a text's BM25 score for the query, or 0 if the text contains no query term.
+
+        The score is not normalized by the length of the text.
+        """
+        counts = counts_of(self.terms, text)
+        return sum(
+            weight * count * (K1 + 1) / (count + K1)
+            for weight, count in zip(self.weights, counts, strict=True)
+        )
+
+
+class _Cluster(Record, frozen=True, kw_only=True):
+    """Matched lines of one file in one passage, with the passage's ``first`` and ``last`` line.
+
+    The context can begin before the file's first line and end after its last line.
+    """
+
+    source: str
+    lines: tuple[MatchedLine, ...]
+    first: int
+    last: int
+    score: float = 0.0
+
+
+class Grep:
+    """Searches the files ``sources`` below ``root`` (paths relative to ``root``).
+
+    ``texts`` are a folder and, for each binary document, the name of its text in this folder.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        sources: Collection[str],
+        *,
+        texts: tuple[Path, Mapping[str, str]] = (Path(), {}),
+        context_lines: int = CONTEXT_LINES,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self._root = root
+        self._sources = frozenset(sources)
+        self._texts, self._text_of = texts
+        self._context = context_lines
+        self._deadline_s = deadline_s
+
+    def search(
+        self,
+        query: str,
+        *,
+        ranking: Ranking = "order",
+        limit: int | None = LIMIT,
+        sources: Collection[str] | None = None,
+        passage_lines: int = PASSAGE_LINES,
+    ) -> GrepResult:
+        """Return the first ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
+
+        If ``passage_lines`` is 0, no passage is divided. ``sources`` restricts the search and BM25's document
+        frequencies to the given files. Raises :class:`~branchrank.core.errors.CorpusError` if the root is
+        not a folder.
+        """
+        terms = extract_terms(query)
+        searched = self._sources if sources is None else frozenset(sources)
+        found = self._matches([term.pattern for term in terms], searched)
+        clusters = [
+            cluster
+            for source, lines in found.files.items()
+            for cluster in _clusters(source, lines, self._context, passage_lines)
+        ]
+        weights = [0.0] * len(terms)
+        if ranking == "raw":
+            clusters = [replace(cluster, score=1.0 / rank) for rank, cluster in enumerate(clusters, start=1)]
+        elif clusters:
+            percentile = PERCENTILE if ranking == "bm25" else 0.0
+            clusters, weights = self._ranked(clusters, terms, len(searched), percentile)
+        kept = clusters[:limit]
+        contents = {source: self._lines(source) for source in {cluster.source for cluster in kept}}
+        passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
+        return GrepResult(
+            passages=tuple(passage for passage in passages if passage is not None),
+            terms=terms,
+            weights=tuple(weights),
+            files=len(found.files),
+            notices=found.notices,
+        )
+
+    def _matches(self, patterns: Sequence[str], searched: frozenset[str]) -> Matches:
+        """Search files of text where they are, and binary documents in their stored texts."""
+        found = search_files(
+            self._root, patterns, searched - self._text_of.keys(), deadline_s=self._deadline_s
+        )
+        stored = {source: self._text_of[source] for source in searched & self._text_of.keys()}
+        if not stored:
+            return found
+        more = search_files(self._texts, patterns, set(stored.values()), deadline_s=self._deadline_s)
+        files = found.files | {
+            source: more.files[name] for source, name in stored.items() if name in more.files
+        }
+        return Matches(files=dict(sorted(files.items())), notices=(*found.notices, *more.notices))
+
+    def _ranked(
+        self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
+    ) -> tuple[list[_Cluster], list[float]]:
+        """Return the clusters at or above a percentile of the scores, best first, and each term's IDF."""
+        scores, weights = _bm25(clusters, terms, files)
+        floor = np.percentile(scores, percentile)
+        order = np.lexsort((np.arange(len(clusters)), -scores))
+        kept = [replace(clusters[i], score=float(scores[i])) for i in order if scores[i] >= floor]
+        return kept, weights
+
+    def _lines(self, source: str) -> list[str]:
+        """Return a file's lines, or an empty list if the file can't be read safely."""
+        try:
+            return document_lines(self._root, source)
+        except OSError:
+            return []
+
+    def _passage(self, cluster: _Cluster, lines: list[str]) -> GrepPassage | None:
+        """Return a cluster's passage, or ``None`` if the file no longer has the cluster's last line."""
+        if cluster.lines[-1].number > len(lines):
+            return None
+        first, last = max(1, cluster.first), min(len(lines), cluster.last)
+        return GrepPassage(
+            source=cluster.source,
+            line_start=first,
+            line_end=last,
+            text="\n".join(lines[first - 1 : last]),
+            matched=tuple(line.number for line in cluster.lines),
+            score=cluster.score,
+        )
+
+
+def _clusters(source: str, lines: Sequence[MatchedLine], context: int, most: int) -> list[_Cluster]:
+    """Group a file's matched lines whose contexts touch, into passages of at most ``most`` lines (0: any)."""
+    groups: list[list[MatchedLine]] = []
+    for line in lines:
+        touches = groups and line.number - groups[-1][-1].number <= 2 * context + 1
+        if touches and (not most or line.number - groups[-1][0].number + 2 * context < most):
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    ends = [(group[0].number - context, group[-1].number + context, tuple(group)) for group in groups]
+    return [_Cluster(source=source, lines=own, first=first, last=last) for first, last, own in ends]
+
+
+def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int) -> tuple[Scores, list[float]]:
+    """Return the clusters' BM25 scores (shape ``(clusters,)``, at least 0) and the IDF of each term.
+
+    Terms are counted only in the matched lines. No occurrence is missed, because every line that contains a
+    term is a matched line.
+    """
+    texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    whole = "\n".join(texts)  # terms contain no line breaks, so no match spans two clusters
+    lengths = np.array([cluster.last - cluster.first + 1 for cluster in clusters], float)
+    _, source_of = np.unique([cluster.source for cluster in clusters], return_inverse=True)
+    scores = np.zeros(len(clusters))
+    weights = []
+    saturation = K1 * (1 - B + B * lengths / lengths.mean())
+    for term in terms:
+        places = np.array(_occurrences(term, whole), dtype=np.intp)
+        counts = np.bincount(np.searchsorted(ends, places, side="right"), minlength=len(clusters))
+        holding = len(np.unique(source_of[counts > 0]))
+        weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))
+        scores += weights[-1] * counts * (K1 + 1) / (counts + saturation)
+    return scores, weights
+
+
+def counts_of(terms: Sequence[Term], text: str) -> list[int]:
+    """Return how often each term occurs in ``text``, ignoring case."""
+    lowered = text.lower()
+    return [len(_occurrences(term, lowered)) for term in terms]
+
+
+def _occurrences(term: Term, lowered: str) -> list[int]:
+    """Return the offsets of a term's non-overlapping matches in a lower-case text, ascending."""
+    literal = term.text.lower()
+    found = []
+    at = lowered.find(literal)
+    while at >= 0:
+        inside = term.kind == "word" and at > 0 and (lowered[at - 1].isalnum() or lowered[at - 1] == "_")
+        if not inside:
+            found.append(at)
+        at = lowered.find(literal, at + (1 if inside else len(literal)))
+    return found
+
+
+def marked_lines(text: str, first: int, matched: Collection[int]) -> str:
+    """Return ``text`` with line numbers, starting at ``first``, and ``>`` before each matched line."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    width = len(str(first + len(lines) - 1))
+    return "\n".join(
+        f"{'>' if number in matched else ' '} {number:{width}} | {line}"
+        for number, line in enumerate(lines, start=first)
+    )

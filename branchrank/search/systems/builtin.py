@@ -1,0 +1,152 @@
+"""The built-in systems, configured with a workspace's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from branchrank.core.errors import UsageError, suggestion
+from branchrank.core.settings import (
+    DEFAULT,
+    BenchmarkSettings,
+    GrepSettings,
+    HybridSettings,
+    LateInteractionSettings,
+    LocalSettings,
+    PageindexSettings,
+    QdrantSettings,
+    Resolved,
+    RetrievalSettings,
+    SystemSettings,
+)
+from branchrank.core.settings.fields import with_values
+from branchrank.core.settings.systems import BM25, DENSE
+from branchrank.core.spec import System
+
+#: Names that stand for several predictors.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "all": ("local", "pageindex", "hybrid"),
+    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
+}
+
+
+def pageindex(settings: Resolved) -> System:
+    """Return the ``pageindex`` system, which searches the tree from the root and ranks the visited nodes.
+
+    With ``no_llm`` set, or without an LLM endpoint, the search and the ranking use lexical scores. Raises
+    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
+    """
+    only_final = settings.part(PageindexSettings).llm_final_only
+    changes = {"branches.tree.tree.steps_by": "lexical"} if only_final else None
+    return _with_llm_as_asked(settings, PageindexSettings, changes)
+
+
+def grep(settings: Resolved) -> System:
+    """Return the ``grep`` system, which uses RRF to fuse the results of grep and a vector search.
+
+    The vector search drops chunks at or beyond a distance threshold. If the user does not set a threshold,
+    the index's calibrated threshold is used.
+    """
+    by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
+    return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
+
+
+def qdrant(settings: Resolved) -> System:
+    """Return the ``qdrant`` system, which fuses dense and BM25 results with weighted RRF.
+
+    If ``qdrant.collection`` is set, the system ranks spans, because the passages of the user's collection are
+    not chunks of the index.
+    """
+    part = settings.part(QdrantSettings)
+    weights = {
+        "branches.qdrant-dense.weight": part.fusion_weight or float(not part.enable_hybrid),
+        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
+    }
+    system = _laid(settings, QdrantSettings, weights)
+    if part.is_existing:
+        spans = tuple(msgspec.structs.replace(branch, unit="span") for branch in system.branches)
+        system = msgspec.structs.replace(system, branches=spans)
+    if part.enable_hybrid:
+        return system
+    only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")
+    return msgspec.structs.replace(system, branches=only_dense)
+
+
+def sqlite(settings: Resolved) -> System:
+    """Return the ``sqlite`` system, which fuses FTS5 and vectors, and groups the chunks by document."""
+    alpha = settings.part(RetrievalSettings).hybrid_alpha
+    weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}
+    return _laid(settings, RetrievalSettings, weights)
+
+
+def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
+    """Return the system that a settings section configures. ``changes`` override the section's values."""
+    values = settings.part(part)
+    aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
+    return with_values(part.system, aliased | _hits(settings) | (changes or {}))
+
+
+def _hits(settings: Resolved) -> dict[str, Any]:
+    """Return the settings that determine which lines a hit contains."""
+    part = settings.part(BenchmarkSettings)
+    lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
+    return {"returns": part.returns, **lines}
+
+
+def _with_llm_as_asked(
+    settings: Resolved, record: type[SystemSettings], changes: dict[str, Any] | None = None
+) -> System:
+    """Return the section's system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set.
+
+    Without an LLM, only a cross-encoder can rerank the results. Raises :class:`UsageError` for an LLM model
+    without an endpoint, except with ``no_llm``.
+    """
+    system, part = _laid(settings, record, changes), settings.part(record)
+    if part.base_url and not part.no_llm:
+        return system
+    if part.model and system.asks_llm and not part.no_llm:
+        flag = f"--{part.section}".replace("_", "-")
+        raise UsageError(
+            f"[{part.section}] model is {part.model!r}, but no LLM endpoint is set",
+            remedy=f"set an endpoint with {flag}-base-url, or run without an LLM: {flag}-no-llm",
+        )
+    without: dict[str, Any] = {}
+    if any(branch.tree is not None for branch in system.branches):
+        without = {"branches.tree.tree.steps_by": "lexical", "branches.tree.tree.final_by": "lexical"}
+    if system.rerank.method in ("llm", "pointwise"):
+        without["rerank.method"] = "none"
+    return with_values(system, without)
+
+
+#: The baselines ``bm25`` and ``dense`` are one branch alone. ``local`` fuses both over chunks with RRF.
+BUILTIN: dict[str, Callable[[Resolved], System]] = {
+    "local": lambda settings: _laid(settings, LocalSettings),
+    "pageindex": pageindex,
+    "hybrid": lambda settings: _with_llm_as_asked(settings, HybridSettings),
+    "grep": grep,
+    "qdrant": qdrant,
+    "sqlite": sqlite,
+    "late-interaction": lambda settings: _with_llm_as_asked(settings, LateInteractionSettings),
+    "bm25": lambda settings: with_values(BM25, _hits(settings)),
+    "dense": lambda settings: with_values(DENSE, _hits(settings)),
+}
+
+
+def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
+    """Return the systems for these predictor names, each once, in the given order.
+
+    The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
+    for an unknown name.
+    """
+    spelled = [member for name in names for member in GROUPS.get(name, (name,))]
+    unknown = [name for name in spelled if name not in BUILTIN]
+    if unknown:
+        known = [*BUILTIN, *GROUPS]
+        near = suggestion(unknown[0], known)
+        raise UsageError(
+            f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
+            remedy=f"choose from {', '.join(known)}, or give a class as module:Class",
+        )
+    return [BUILTIN[name](settings) for name in dict.fromkeys(spelled)]

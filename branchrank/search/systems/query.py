@@ -1,0 +1,126 @@
+"""A query to the engine, and what the stages record while they answer the query."""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from branchrank.core.errors import UsageError, or_else
+from branchrank.core.records import LLMCall, Record, Scored, Span, StageTrace
+from branchrank.core.settings import arguments
+from branchrank.core.spec import System, Unit
+from branchrank.search.ranking.lists import RankedList
+
+if TYPE_CHECKING:
+    from branchrank.search.llm.gateway import Gateway
+    from branchrank.search.llm.request import CallContext
+
+#: Maps each possible filter key to the document field that is compared with the filter's value.
+FILTER_KEYS = {"file_path": "source", "source": "source"}
+
+
+class Filter(Record, frozen=True, kw_only=True):
+    """Admits documents whose path equals ``pattern``, or matches it as a glob such as ``guide/*.md``."""
+
+    key: str
+    pattern: str
+
+    def admits(self, source: str) -> bool:
+        """Return whether a document passes the filter."""
+        return source == self.pattern or fnmatch.fnmatchcase(source, self.pattern)
+
+
+class Query(Record, frozen=True, kw_only=True):
+    """One query, with its text and its restrictions.
+
+    If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for ``keywords`` instead of
+    ``text``. Passages that overlap an excluded span or are rejected by a filter are not ranked.
+    ``question_id`` and ``repeat`` identify the query in LLM calls.
+    """
+
+    text: str
+    keywords: str = ""
+    excluded: tuple[Span, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    question_id: str = ""
+    repeat: int = 0
+
+    @property
+    def words(self) -> str:
+        """The text that branches search for words: the keywords, or else the query's text."""
+        return self.keywords.strip() or self.text
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the query has filters or excluded spans."""
+        return bool(self.excluded or self.filters)
+
+    def admits(self, span: Span) -> bool:
+        """Return whether a passage passes every filter and does not overlap an excluded span."""
+        if not all(each.admits(span.source) for each in self.filters):
+            return False
+        return not any(map(span.overlap, self.excluded))
+
+
+def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
+    """Parse one or more filters of the form ``KEY=VALUE``. A document must pass every filter.
+
+    Raises :class:`UsageError` for an unknown key or an empty value.
+
+    >>> [each.pattern for each in read_filters(["file_path=guide/*", "source=*.md"])]
+    ['guide/*', '*.md']
+    """
+    return tuple(_read(text) for text in arguments.texts("filters", texts, "file_path=guide/*"))
+
+
+def _read(text: str) -> Filter:
+    key, equals, pattern = text.partition("=")
+    if key not in FILTER_KEYS:
+        raise UsageError(
+            f"the filter {text!r} has no known key{or_else(key, FILTER_KEYS)}",
+            remedy=f"write {' or '.join(FILTER_KEYS)}=PATH",
+        )
+    if not equals or not pattern:
+        raise UsageError(f"the filter {text!r} has no value", remedy=f"write {key}=PATH")
+    return Filter(key=key, pattern=pattern)
+
+
+class Trace:
+    """Collects the stages of one query, in the order in which they ran. Durations are in milliseconds."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageTrace] = []
+        self.stage_ms: dict[str, float] = {}
+        self.calls: list[LLMCall] = []
+        self.fallbacks: list[str] = []
+
+    @contextmanager
+    def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+        """Add the duration of the ``with`` block to the time of ``stage``. ``clock`` returns seconds."""
+        started = clock()
+        try:
+            yield
+        finally:
+            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + 1000.0 * (clock() - started)
+
+    def add(self, stage: str, unit: Unit, ranking: Sequence[Scored]) -> None:
+        """Add the ranked list that ``stage`` returned."""
+        columns = RankedList.of(ranking)
+        self.stages.append(StageTrace(stage=stage, unit=unit, keys=columns.ids, scores=columns.scores))
+
+
+class Asked(NamedTuple):
+    """A system's query for ``k`` hits, with the LLM that the system asks and the trace of the stages.
+
+    ``gateway`` is ``None`` if the system does not use an LLM.
+    """
+
+    system: System
+    query: Query
+    k: int
+    gateway: Gateway | None
+    context: CallContext
+    trace: Trace

@@ -1,0 +1,252 @@
+"""The search tools ``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``.
+
+Each search tool runs a system on the engine, and ranks results in the same way as a predictor.
+
+1. ``grep_search`` finds the passages that contain words from the query, in the order of ``ranking``. Matches
+   whose contexts overlap or are adjacent are in one passage. If the passages do not fit in an answer, the
+   longest passages end after the context of an earlier match.
+2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
+   between unit vectors) are dropped. A notice reports how many of the candidates are below the threshold.
+3. ``hybrid_search`` runs the ``grep`` predictor, which fuses the results of grep and vector search with RRF.
+4. The status of an answer has the number of returned characters and the number of found files or chunks.
+
+A citation consists of a file's path and a range of lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from branchrank.core.records import Hit, Record, Retrieval
+from branchrank.core.settings import GrepSettings, arguments
+from branchrank.core.spec import Branch, Fuse, System, Unit
+from branchrank.search.files.grep_search import Ranking, marked_lines
+from branchrank.search.files.read_file import FileReader, FileRefused
+from branchrank.search.systems.builtin import grep
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.query import Query, read_filters
+
+TOP = 10
+#: The maximum number of passages that ``grep_search`` ranks.
+GREP_DEPTH = 1000
+
+FoundUnit = Literal["files", "chunks", "sections", "passages"]
+#: Maps each unit of a system to the word that messages use for the system's candidates.
+FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
+#: The most text that an answer's results contain.
+ANSWER_BYTES = 32 * 1024
+#: One or more filters of the form ``KEY=VALUE``. A document must pass every filter.
+Filters = str | Sequence[str]
+
+
+class SearchStatus(Record, frozen=True, kw_only=True):
+    """Counts and notices of one search, for a status line.
+
+    ``characters`` is the number of characters returned. For ``grep_search``, ``count`` is the number of files
+    with a match. For all other tools, ``count`` is the number of fused candidates before the list is
+    truncated to ``limit``.
+    """
+
+    tool: str
+    characters: int
+    count: int
+    unit: FoundUnit
+    notices: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The status as one line of text."""
+        counts = ((self.characters, "characters"), (self.count, self.unit))
+        found = ", ".join(f"{count} {word[:-1] if count == 1 else word}" for count, word in counts)
+        return "; ".join([f"{self.tool}: {found}", *self.notices])
+
+
+class Found(Record, frozen=True, kw_only=True):
+    """One result from a search tool."""
+
+    hit: Hit
+
+    @property
+    def citation(self) -> str:
+        """The file's path and the range of lines, in the form ``path:first-last``."""
+        return f"{self.hit.source}:{self.hit.line_start}-{self.hit.line_end}"
+
+    @property
+    def marked(self) -> str:
+        """The text with line numbers and ``>`` before matched lines, or the plain text if no line matched."""
+        if not self.hit.matched:
+            return self.hit.plain
+        return marked_lines(self.hit.text, self.hit.line_start, self.hit.matched)
+
+
+class ToolAnswer(Record, frozen=True, kw_only=True):
+    """A search tool's answer, with its results, best first, and its status."""
+
+    results: tuple[Found, ...]
+    status: SearchStatus
+
+    @property
+    def text(self) -> str:
+        """The answer as text: first the notices, then each result, preceded by its citation."""
+        notes = [f"note: {notice}" for notice in self.status.notices]
+        results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
+        return "\n\n".join([*notes, *(results or ["nothing found"])])
+
+
+class SearchTools:
+    """The search tools of one engine. Thread-safe."""
+
+    def __init__(self, engine: Engine, *, allowed_paths: Sequence[Path] = ()) -> None:
+        """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
+        self.engine = engine
+        sources = engine.sources
+        self._reader = FileReader(sources.corpus_root, sources.admitted_sources(()), allowed_paths)
+
+    def grep_search(
+        self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
+    ) -> ToolAnswer:
+        """Return passages that contain words from the query.
+
+        ``ranking`` is ``order`` (by BM25 score), ``bm25`` (the lowest-scoring quarter is dropped) or ``raw``
+        (by file and line). The default is the setting ``grep.ranking``.
+        """
+        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options={"passage_lines": 0})
+        found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
+        fitted = _fitted(found.hits, self.engine.settings.part(GrepSettings).context_lines)
+        if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
+            notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
+            found = msgspec.structs.replace(found, hits=fitted, notices=(*found.notices, notice))
+        return self._answer("grep_search", found, found.found.get("grep", 0), "files")
+
+    def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
+        """Return the nearest chunks below the distance threshold."""
+        (branch,) = (each for each in grep(self.engine.settings).branches if each.kind == "dense")
+        found = self._retrieve(_alone("vector_search", branch), query, limit, filters)
+        return self._answer("vector_search", found, _fused(found), "chunks")
+
+    def hybrid_search(
+        self,
+        semantic_query: str,
+        exact_keywords: str = "",
+        *,
+        ranking: Ranking | None = None,
+        limit: int = TOP,
+        filters: Filters = (),
+    ) -> ToolAnswer:
+        """Return the fused results of the vector search and grep.
+
+        grep searches for ``exact_keywords``, or for the words of ``semantic_query`` if ``exact_keywords`` is
+        empty.
+        """
+        system = _with_ranking(grep(self.engine.settings), ranking)
+        found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
+        return self._answer("hybrid_search", found, _fused(found), "chunks")
+
+    def predictor_search(
+        self, system: System, query: str, *, limit: int = TOP, filters: Filters = ()
+    ) -> ToolAnswer:
+        """Return a system's results in the form of a search tool's answer."""
+        found = self._retrieve(system, query, limit, filters)
+        return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
+
+    def file_text(self, path: str) -> str:
+        """Return the text of an indexed file.
+
+        Raises :class:`~branchrank.search.files.read_file.FileRefused` if the file is not allowed or can't be
+        read.
+        """
+        return self._reader.text(str(arguments.path("path", path)))
+
+    def read_file(self, path: str) -> str:
+        """Return the text of an indexed file, or an error message with a code and the reason."""
+        try:
+            return self.file_text(path)
+        except FileRefused as refusal:
+            return str(refusal)
+
+    def _retrieve(
+        self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
+    ) -> Retrieval:
+        arguments.text("query", query)
+        arguments.text("exact_keywords", keywords, "max_retries")
+        limit = arguments.count("limit", limit, TOP)
+        text = query if query.strip() else keywords
+        asked = Query(text=text, keywords=keywords, filters=read_filters(filters))
+        return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
+
+    def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
+        found = tuple(Found(hit=hit) for hit in retrieval.hits)
+        sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
+        fitting = sum(size <= ANSWER_BYTES for size in sizes)
+        notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
+        if left_out := len(found) - fitting:
+            notices.append(f"{left_out} more results were left out: an answer has at most 32 KiB of text")
+            found = found[:fitting]
+        status = SearchStatus(
+            tool=tool,
+            characters=sum(len(result.hit.plain) for result in found),
+            count=count,
+            unit=unit,
+            notices=tuple(notices),
+        )
+        return ToolAnswer(results=found, status=status)
+
+
+def _fused(found: Retrieval) -> int:
+    """Return the number of candidates after the fusion."""
+    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
+
+
+def _size(hit: Hit) -> int:
+    return len(Found(hit=hit).marked.encode())
+
+
+def _fitted(hits: Sequence[Hit], context: int) -> tuple[Hit, ...]:
+    """Return the hits, with the longest ones shortened so that all of them fit in an answer."""
+    room = share = ANSWER_BYTES
+    for number, size in enumerate(sorted(map(_size, hits))):
+        share = room // (len(hits) - number)
+        room -= min(size, share)
+    return tuple(hit if _size(hit) <= share else _shortened(hit, share, context) for hit in hits)
+
+
+def _shortened(hit: Hit, size: int, context: int) -> Hit:
+    """Return a passage that ends after the context of the last match that fits in ``size`` bytes."""
+
+    def first(matches: int) -> Hit:
+        last = min(hit.matched[matches - 1] + context, hit.line_end)
+        text = "\n".join(hit.text.split("\n")[: last - hit.line_start + 1])
+        made = {"id": f"{hit.source}:{hit.line_start}-{last}", "line_end": last, "text": text}
+        plain, matched = text.replace("\r\n", "\n"), hit.matched[:matches]
+        return msgspec.structs.replace(hit, plain=plain, matched=matched, **made)
+
+    fitting = bisect_right(range(1, len(hit.matched)), size, key=lambda matches: _size(first(matches)))
+    return first(max(1, fitting))
+
+
+def _alone(name: str, branch: Branch) -> System:
+    """Return a system that runs only ``branch`` and does not change the branch's scores."""
+    return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
+
+
+def _with_ranking(system: System, ranking: Ranking | None) -> System:
+    """Return the system with ``ranking`` set in its ``grep`` branches.
+
+    If ``ranking`` is ``None``, the system is returned unchanged.
+    """
+    if ranking is None:
+        return system
+    arguments.one_of("ranking", ranking, get_args(Ranking))
+    branches = tuple(
+        msgspec.structs.replace(branch, options={**branch.options, "ranking": ranking})
+        if branch.kind == "grep"
+        else branch
+        for branch in system.branches
+    )
+    return msgspec.structs.replace(system, branches=branches)

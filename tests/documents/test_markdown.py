@@ -1,0 +1,315 @@
+"""The Markdown reader: what a person reads, on which lines, under which headings."""
+
+from __future__ import annotations
+
+import pytest
+
+from branchrank.documents.document import Block, Document
+from branchrank.documents.markdown_text import MAX_INLINE
+from branchrank.documents.reading import read_document
+
+
+def read(text: str, source: str = "guide/page.md") -> Document:
+    return read_document(source, text.encode())
+
+
+def blocks(text: str, source: str = "guide/page.md") -> list[tuple[str, str, int, int]]:
+    return [
+        (block.kind, block.text, block.line_start, block.line_end)
+        for section in read(text, source).sections
+        for block in section.blocks
+    ]
+
+
+def texts(text: str, source: str = "guide/page.md") -> list[str]:
+    return [text for _, text, _, _ in blocks(text, source)]
+
+
+def spans(document: Document) -> list[tuple[str, int, int, int]]:
+    return [
+        (section.id, section.line_start, section.own_line_end, section.line_end)
+        for section in document.sections
+    ]
+
+
+# -- headings and sections
+
+
+def test_a_lone_top_heading_is_the_page_and_others_nest_below_it() -> None:
+    document = read("intro\n\n# Page *title*\n\ntext\n\n## One\n\n### Deep\n\n## One\nlast\n")
+    assert document.title == "Page title"
+    assert spans(document) == [
+        ("guide/page.md", 1, 6, 12),
+        ("guide/page.md#one", 7, 8, 10),
+        ("guide/page.md#one/deep", 9, 10, 10),
+        ("guide/page.md#one~2", 11, 12, 12),
+    ]
+    assert [section.title for section in document.sections] == ["Page title", "One", "Deep", "One"]
+
+
+def test_a_page_with_several_top_headings_is_named_after_its_file() -> None:
+    document = read("# A\n\n# B\n")
+    assert document.title == "page"
+    assert spans(document) == [
+        ("guide/page.md", 1, 0, 3),
+        ("guide/page.md#a", 1, 2, 2),
+        ("guide/page.md#b", 3, 3, 3),
+    ]
+
+
+def test_setext_headings_own_all_their_lines() -> None:
+    document = read("Two\nlines\n=====\n\ntext\n\nSub\n---\nmore\n")
+    assert document.title == "Two lines"
+    assert [(b[0], b[2], b[3]) for b in blocks("Two\nlines\n=====\n\ntext\n\nSub\n---\nmore\n")] == [
+        ("heading", 1, 3),
+        ("prose", 5, 5),
+        ("heading", 7, 8),
+        ("prose", 9, 9),
+    ]
+
+
+def test_headings_in_quotes_and_lists_and_code_are_not_sections() -> None:
+    document = read("> # quoted\n\n- # listed\n\n```\n# comment\n```\n\n    # indented\n")
+    assert len(document.sections) == 1
+    assert texts("> # quoted\n\n- # listed\n") == ["quoted", "- listed"]
+
+
+@pytest.mark.parametrize("front", ["---\ntitle: 'The: title'\n---\n", '+++\ntitle = "The: title"\n+++\n'])
+def test_front_matter_names_a_page_without_a_heading_of_its_own(front: str) -> None:
+    assert read(f"{front}\n## A\n\n## B\n").title == "The: title"
+    assert read(f"{front}\n# Heading\n\n## B\n").title == "Heading"
+    assert len(read(f"{front}\n## A\n\n## B\n").sections) == 3
+    assert texts(f"{front}body\n") == ["body"]
+
+
+def test_only_the_description_of_front_matter_is_text() -> None:
+    text = "---\ntitle: T\ndescription: What it is about.\nrelated:\n  title: no\n---\n\nbody\n"
+    assert blocks(text) == [("prose", "What it is about.", 3, 3), ("prose", "body", 8, 8)]
+
+
+def test_unclosed_front_matter_is_text() -> None:
+    assert texts("---\ntitle: T\n\nbody\n") == ["title: T", "body"]
+
+
+def test_labels_are_slugs_explicit_ids_targets_and_anchors() -> None:
+    text = '(lab)=\n# Hi, *there* & you {#top}\n\n<a id="mid"></a>\n\n## Twice\n\n## Twice {/* #mdx-id */}\n'
+    document = read(text)
+    assert document.sections[0].labels == ("lab", "top", "hi-there--you")
+    assert document.sections[0].title == "Hi, there & you"
+    assert [(label.name, label.line) for label in document.labels] == [
+        ("lab", 1),
+        ("hi-there--you", 2),
+        ("top", 2),
+        ("mid", 4),
+        ("twice", 6),
+        ("mdx-id", 8),
+        ("twice-1", 8),
+    ]
+
+
+def test_a_target_without_a_following_heading_is_only_a_label() -> None:
+    document = read("(lab)=\ntext\n\n# A\n\n## B\n")
+    assert [label.name for label in document.labels if label.line == 1] == ["lab"]
+    assert document.sections[1].labels == ("b",)
+
+
+# -- text as a person reads it
+
+
+@pytest.mark.parametrize(
+    ("markdown", "readable"),
+    [
+        ("a *b* __c__ ~~d~~ `e *f*` g", "a b c d e *f* g"),
+        ("[text *x*](url 'title') [ref][r] [r] <https://a.b>\n\n[r]: url", "text x ref r https://a.b"),
+        ("![alt `text`](a.png)", "alt text"),
+        (r"\*not\* &amp; &lt;b&gt;", "*not* & <b>"),
+        ("sub<sub>script</sub> and a<br>break", "subscript and a break"),
+        ("a <!-- hidden --> b", "a  b"),
+        ("{ref}`Title <label>` {py:class}`Name`", "Title Name"),
+        ("a[^1]\n\n[^1]:", "a"),
+        ("a [^unknown] b", "a [^unknown] b"),
+    ],
+)
+def test_inline_markup(markdown: str, readable: str) -> None:
+    assert texts(markdown)[0] == readable
+
+
+def test_the_nth_line_of_text_is_the_nth_line_of_the_span() -> None:
+    text = "one `code\nspan` two\\\nthree <b\nclass='x'>four</b>\n  five\n"
+    assert blocks(text) == [("prose", "one code\nspan two\nthree\nfour\nfive", 1, 5)]
+
+
+def test_lists_are_read_item_by_item() -> None:
+    text = "- one\n  more\n- two\n\n  para\n\n  1. a\n  7. b\n\n      code\n"
+    assert blocks(text) == [
+        ("list", "- one\nmore", 1, 2),
+        ("list", "- two", 3, 3),
+        ("list", "para", 5, 5),
+        ("list", "1. a", 7, 7),
+        ("list", "7. b", 8, 8),
+        ("list", "code", 10, 10),
+    ]
+
+
+def test_code_is_verbatim_and_without_its_fence() -> None:
+    text = "```js title='x'\n\n  a *b*\n\n# c\n\n```\n\n    d\n      e\n"
+    assert blocks(text) == [("code", "  a *b*\n\n# c", 3, 5), ("code", "d\n  e", 9, 10)]
+
+
+def test_tables_are_read_row_by_row() -> None:
+    text = "| a | `b` |\n|---|:-:|\n| 1 | *2* |\n| 3 | |\n"
+    assert blocks(text) == [("table", "a | b", 1, 1), ("table", "1 | 2", 3, 3), ("table", "3", 4, 4)]
+
+
+def test_html_blocks_lose_their_tags_scripts_and_comments() -> None:
+    text = (
+        "<div>\nliteral *x* <b>q</b>&amp;\n<script>\nno\n</script>\n<td>a</td><td>c</td>\n</div>\n\n"
+        "<!-- no\n\nno -->\n"
+    )
+    assert texts(text) == ["literal *x* q&\n\n\n\na c"]
+
+
+def test_quotes_and_alerts() -> None:
+    assert texts("> [!NOTE]\n> read\n> > on\n") == ["read", "on"]
+
+
+# -- what documentation generators add
+
+
+@pytest.mark.parametrize(
+    ("markdown", "readable"),
+    [
+        (":::note[A *title*]\ntext\n:::\nafter", ["A title", "text", "after"]),
+        (":::{warning} Title\n:class: x\ntext\n:::", ["Title", "text"]),
+        ("::: tip\ntext\n:::", ["text"]),
+        ('!!! warning "Title"\n    text\n\n    more', ["Title", "text", "more"]),
+        ("```{note} Title\n:class: x\n\n*text*\n```", ["Title", "text"]),
+        ("````{note}\n```{tip}\ninner\n```\n````", ["inner"]),
+        ("```{code-block} python\nx = 1\n```", ["x = 1"]),
+        ("```{figure} a.png\n:alt: x\ncaption\n```", ["caption"]),
+    ],
+)
+def test_admonitions_and_directives(markdown: str, readable: list[str]) -> None:
+    assert texts(markdown) == readable
+
+
+@pytest.mark.parametrize("fence", ["```", ":::"])
+def test_a_toctree_lists_documents_and_adds_no_text(fence: str) -> None:
+    document = read(f"# A\n\n{fence}{{toctree}}\n:maxdepth: 1\n\none\nTwo <two>\nsub/*\n{fence}\n")
+    assert document.toctree == ("one", "Two <two>", "sub/*")
+    assert texts(f"{fence}{{toctree}}\none\n{fence}\n") == []
+
+
+def test_mdx_keeps_the_content_of_components() -> None:
+    text = (
+        "import A from 'a'\nimport {\n\n  B,\n} from 'b'\n\nexport const meta = {\n  x: 1,\n}\n\n# Title\n\n"
+        "<Tabs items={['a > b', `c`]}\n  style={{ d: 1 }}>\n    <Tab>\n\n    ## Inside\n\n    text *x*{' '}\n"
+        "    </Tab>\n"
+        "</Tabs>\n\n{/* hidden\n\n   hidden */}\n\n"
+        '<!-- hidden\n\n-->\nA <Link href="/a">link</Link>, `<Code>` and {value}.\n'
+    )
+    document = read(text, "a.mdx")
+    assert [section.title for section in document.sections] == ["Title", "Inside"]
+    assert texts(text, "a.mdx") == ["Title", "Inside", "text x", "A link, <Code> and {value}."]
+
+
+def test_mdx_comments_are_found_anywhere() -> None:
+    assert texts("{/* a */}\none\n\n{/* b\n*/}\n\n<!-- c\n-->\n{/* d\n\ntwo\n", "a.mdx") == [
+        "one",
+        "{/* d",
+        "two",
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["md", "mdx"])
+def test_a_component_over_several_lines_keeps_the_lines_apart(suffix: str) -> None:
+    text = "one <Tab\n  a='b'> two\nthree\n<Tabs\n  items={['>', '<']}\n>\n  four\n</Tabs>\n"
+    assert blocks(text, f"a.{suffix}") == [("prose", "one\ntwo\nthree", 1, 3), ("prose", "four", 7, 7)]
+
+
+def test_components_in_plain_markdown_keep_their_content() -> None:
+    text = "<AppOnly>\n## Inside\ntext *x*\n</AppOnly>\n\n<Image\n  style={{ a: 1 }}\n/>\n"
+    assert texts(text) == ["Inside", "text x"]
+
+
+# -- references
+
+
+def test_references_are_links_with_a_text_of_their_own_to_the_corpus() -> None:
+    text = (
+        "a [one *two*](../x.md#y)\nand [three\nfour](#z) [out](https://a.b) [mail](mailto:a@b) "
+        "<https://c.d> [r]\n\n"
+        "| [cell](/abs) |\n|---|\n\n{doc}`five <guide>` {ref}`six <label>` {ref}`bare` [x.md](x.md)\n\n"
+        "[r]: r.md\n"
+    )
+    found = [(ref.role, ref.text, ref.target, ref.line) for ref in read(text).references]
+    assert found == [
+        ("link", "one two", "../x.md#y", 1),
+        ("link", "three four", "#z", 2),
+        ("link", "r", "r.md", 3),
+        ("link", "cell", "/abs", 5),
+        ("doc", "five", "guide", 8),
+        ("ref", "six", "label", 8),
+    ]
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize("source", ["a.md", "a.rst"])
+def test_crlf_and_a_byte_order_mark_change_nothing(source: str) -> None:
+    text = "# T\n\na\nb\n\n- c\n\nD\n-\n\ntext::\n\n    code\n    more\n"
+    changed = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    assert read_document(source, changed).sections == read_document(source, text.encode()).sections
+
+
+def test_an_unclosed_fence_is_code_to_the_end_and_noted() -> None:
+    document = read("# T\n\n```\na\n\n# b\n")
+    assert document.sections[0].blocks[-1] == Block(kind="code", text="a\n\n# b", line_start=4, line_end=6)
+    assert document.notes == ("line 3: the code fence that starts here is never closed",)
+    assert read("```\na\n```\n").notes == read("- ```\n  a\n  ```\n").notes == ()
+
+
+@pytest.mark.parametrize("mark", ["> ", "- ", ">", "1. "])
+def test_three_hundred_levels_lose_no_text(mark: str) -> None:
+    document = read(mark * 300 + "deep\n\nafter\n")
+    found = " ".join(block.text for block in document.sections[0].blocks)
+    assert "deep" in found
+    assert "after" in found
+    assert any("nested too deeply" in note for note in document.notes)
+
+
+def test_attribute_lists_are_no_text_and_their_ids_are_labels() -> None:
+    headings = "# A {: #top .x }\n\n## B {.y} {#b2}\n\n"
+    document = read(headings + "[l](m.md){: target=_blank } `{: #no }` `c`{.py}.\n{: #para }\n\n{x}\n")
+    assert [(s.title, s.labels) for s in document.sections] == [("A", ("top", "a")), ("B", ("b2", "b"))]
+    assert [block.text for block in document.sections[1].blocks] == ["B", "l {: #no } c.", "{x}"]
+    assert ("para", 6) in [(label.name, label.line) for label in document.labels]
+    assert "no" not in [label.name for label in document.labels]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * MAX_INLINE,
+        "![](" * (MAX_INLINE // 4),
+        "*a_ " * (MAX_INLINE // 4),
+        "<a " * 3000,
+        "<A {" * 2500,
+        "{/* " * 2500,
+        "{/*\n\n" * 2000 + "*/} x",
+        "<!-- a\n\n" * 2000,
+        "<script>\n" * 2000,
+        "import {\n\n" * 2000,
+        "[a]: b 'c\n" * 900,
+        "```{note}\n" * 500,
+        ":::note\n" * 2000,
+        "(a)=\n" * 2000,
+        "|a|\n|-|\n" * 1000,
+    ],
+    ids=lambda text: repr(text[:8]),
+)
+@pytest.mark.parametrize("suffix", ["md", pytest.param("mdx", marks=pytest.mark.full)])
+def test_hostile_repetition_is_parsed_completely(text: str, suffix: str) -> None:
+    document = read(text, f"a.{suffix}")
+    assert document.sections[0].line_end == document.line_count

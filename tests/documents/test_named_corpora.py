@@ -1,0 +1,330 @@
+"""Corpora by name: pinned, unpacked safely, nothing executed. A local folder stands in for the index."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+import threading
+import tomllib
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, invoke
+from support.needs import need
+
+from branchrank.core.errors import CorpusError
+from branchrank.core.io.progress import Progress, no_progress
+from branchrank.documents.named import (
+    add_corpus,
+    corpora_home,
+    known_corpora,
+    locate_corpus,
+    unpack_folder,
+    write_corpus_questions,
+)
+from branchrank.documents.package_index import NamedCorpus
+from branchrank.questions.question_files import load_questions
+
+FILENAME = "pack-1.0.tar.gz"
+
+
+def archive(*members: tuple[str, bytes], links: tuple[tuple[str, str], ...] = ()) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.mode = 0o777
+            tar.addfile(info, io.BytesIO(content))
+        for name, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return buffer.getvalue()
+
+
+SDIST = archive(
+    ("pack-1.0/docs/index.rst", b"Title\n=====\n"),
+    ("pack-1.0/docs/sub/a.txt", b"a"),
+    ("pack-1.0/setup.py", b"import pathlib; pathlib.Path('EXECUTED').touch()"),
+)
+
+
+def entry(content: bytes = SDIST, **changes: object) -> NamedCorpus:
+    values: dict[str, object] = {
+        "description": "",
+        "folder": "docs",
+        "project": "pack",
+        "filename": FILENAME,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size": len(content),
+    }
+    return NamedCorpus(**(values | changes))  # type: ignore[arg-type]
+
+
+class Handler(SimpleHTTPRequestHandler):
+    authorizations: list[str | None] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.authorizations.append(self.headers["Authorization"])
+        super().do_GET()
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        is_json = Path(path).read_bytes().startswith(b"{")
+        return "application/vnd.pypi.simple.v1+json" if is_json else super().guess_type(path)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path / "site"
+    (folder / "simple" / "pack").mkdir(parents=True)
+    (folder / "files").mkdir()
+    (folder / "files" / FILENAME).write_bytes(SDIST)
+    page = folder / "simple" / "pack" / "index.html"
+    page.write_text(f'<a href="../../files/{FILENAME}#sha256=0">{FILENAME}</a>')
+    Handler.authorizations.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def index(*urls: str, links: tuple[str, ...] = ()) -> dict[str, str]:
+    extra = {"PIP_EXTRA_INDEX_URL": " ".join(urls[1:]), "PIP_FIND_LINKS": " ".join(links)}
+    first = {"PIP_INDEX_URL": urls[0]} if urls else {"PIP_NO_INDEX": "1"}
+    return {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "0", **first, **extra}
+
+
+def add(
+    target: Path,
+    configuration: dict[str, str] | None = None,
+    progress: Progress = no_progress,
+    *,
+    corpus: NamedCorpus | None = None,
+) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("branchrank.documents.named.known_corpora", lambda: {"pack": corpus or entry()})
+        for name, value in (configuration or {}).items():
+            patch.setenv(name, value)
+        return add_corpus("pack", target, progress)
+
+
+def test_a_distribution_comes_from_the_index_and_only_its_docs_stay(
+    tmp_path: Path, site: tuple[Path, str]
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    target = tmp_path / "home" / "pack"
+    result = add(target, index(f"http://{site[1]}/simple/"), lambda *step: told.append(step))
+    assert result == target
+    files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    assert files == ["index.rst", "sub/a.txt"]
+    assert told == [("download", len(SDIST), len(SDIST)), ("unpack", 1, 1)]
+    assert [path.name for path in target.parent.iterdir()] == ["pack"]
+    assert list(tmp_path.rglob("EXECUTED")) == []
+
+
+def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path, str]) -> None:
+    folder, host = site
+    page = {"files": [{"url": f"/files/{FILENAME}", "hashes": {}}], "meta": {"api-version": "1.0"}}
+    (folder / "simple" / "pack" / "index.html").write_text(json.dumps(page))
+    add(tmp_path / "x", index(f"http://me:p%40ss@{host}/simple"))
+    assert Handler.authorizations == ["Basic bWU6cEBzcw=="] * 2
+
+
+def test_the_credentials_of_an_index_are_not_sent_to_other_hosts_or_shown_in_errors(
+    tmp_path: Path, site: tuple[Path, str]
+) -> None:
+    folder, host = site
+    other = host.replace("127.0.0.1", "localhost")
+    (folder / "simple" / "pack" / "index.html").write_text(f'<a href="http://{other}/files/{FILENAME}">x</a>')
+    add(tmp_path / "x", index(f"http://me:secret@{host}/simple"))
+    assert Handler.authorizations[1] is None
+    with pytest.raises(CorpusError) as caught:
+        add(tmp_path / "y", index(f"http://me:secret@{host}/simple"), corpus=entry(sha256="0"))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path, str]) -> None:
+    add(tmp_path / "x", index(links=(str(site[0] / "files"),)))
+    assert (tmp_path / "x" / "index.rst").is_file()
+    add(tmp_path / "y", index("http://127.0.0.1:1/simple", (site[0] / "simple").as_uri()))
+    assert (tmp_path / "y" / "index.rst").is_file()
+
+
+@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"size": len(SDIST) - 1}])
+def test_a_file_that_is_not_the_pinned_one_is_refused_and_deleted(
+    tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
+) -> None:
+    target = tmp_path / "home" / "pack"
+    with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz can't be downloaded"):
+        add(target, index(f"http://{site[1]}/simple"), corpus=entry(**changes))
+    assert list(target.parent.iterdir()) == []
+
+
+def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        CorpusError, match=r"can't be downloaded from the package index[^$]*refused"
+    ) as caught:
+        add(tmp_path / "x", index("http://me:secret@127.0.0.1:1/simple"))
+    assert "secret" not in str(caught.value)
+    assert "pip config list" in caught.value.remedy
+
+
+def test_an_added_corpus_does_not_change(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.rst").write_text("A")
+    assert add(tmp_path / "x", index()) == tmp_path / "x"
+
+
+@pytest.mark.parametrize("folder", ["docs", "doc/build"])
+def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path, folder: str) -> None:
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(
+        archive(
+            (f"top/{folder}/good.rst", b"x"),
+            (f"top/{folder}/../../evil.rst", b"x"),
+            (f"/top/{folder}/absolute.rst", b"x"),
+            ("top/other/no.rst", b"x"),
+            (f"{folder}/shallow.rst", b"x"),
+            (f"top/{folder}", b"x"),
+            links=((f"top/{folder}/link", "/etc/passwd"), (f"top/{folder}/up", "../../..")),
+        )
+    )
+    target = tmp_path / "out"
+    unpack_folder(path, folder, target)
+    assert [(str(p.relative_to(target)), p.stat().st_mode & 0o111) for p in target.rglob("*")] == [
+        ("good.rst", 0)
+    ]
+    assert not (tmp_path / "evil.rst").exists()
+
+
+def test_a_zip_bomb_and_a_damaged_archive_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("branchrank.documents.named.MAX_BYTES", 1000)
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(archive(("top/docs/a", b"x" * 600), ("top/docs/b", b"x" * 600)))
+    with pytest.raises(CorpusError, match="more than"):
+        unpack_folder(path, "docs", tmp_path / "one")
+    path.write_bytes(SDIST[: len(SDIST) // 2])
+    with pytest.raises(CorpusError, match="can't be unpacked"):
+        unpack_folder(path, "docs", tmp_path / "two")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    command = [need("git"), "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_repository_comes_at_its_pinned_commit(tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    git(origin, "init", "--quiet")
+    git(origin, "config", "uploadpack.allowAnySHA1InWant", "true")
+    (origin / "a.rst").write_text("first")
+    (origin / "link.rst").symlink_to("/etc/passwd")
+    git(origin, "add", "-A")
+    git(origin, "commit", "--quiet", "-m", "one")
+    commit = git(origin, "rev-parse", "HEAD")
+    (origin / "a.rst").write_text("second")
+    git(origin, "commit", "--quiet", "-a", "-m", "two")
+
+    corpus = NamedCorpus(description="", folder=".", repository=origin.as_uri(), commit=commit)
+    result = add(tmp_path / "home" / "repo", corpus=corpus)
+    assert (result / "a.rst").read_text() == "first"
+    assert not (result / "link.rst").is_symlink()
+    assert not (result / ".git").exists()
+
+    missing = NamedCorpus(description="", folder=".", repository=(tmp_path / "no").as_uri(), commit=commit)
+    with pytest.raises(CorpusError, match="cannot clone") as caught:
+        add(tmp_path / "home" / "other", corpus=missing)
+    assert "give the path of its folder" in caught.value.remedy
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["repo"]
+
+
+def test_a_path_is_accepted_wherever_a_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert corpora_home() == tmp_path / "home"
+    name = next(iter(known_corpora()))
+    with pytest.raises(CorpusError, match="has not been downloaded yet") as caught:
+        locate_corpus(name)
+    assert caught.value.remedy == f"branchrank corpus add {name}"
+    (tmp_path / "home" / name).mkdir(parents=True)
+    assert locate_corpus(name) == tmp_path / "home" / name
+    (tmp_path / "docs").mkdir()
+    assert locate_corpus("docs") == Path("docs")
+    assert locate_corpus(tmp_path / "docs") == tmp_path / "docs"
+    with pytest.raises(CorpusError, match="there is no corpus folder 'nowhere'"):
+        locate_corpus("nowhere")
+    with pytest.raises(CorpusError, match="there is no named corpus"):
+        add_corpus("nowhere")
+
+
+def test_every_known_corpus_is_pinned() -> None:
+    for corpus in known_corpora().values():
+        pins = (corpus.commit,) if corpus.repository else (corpus.sha256, corpus.filename, corpus.project)
+        assert all(pins)
+        assert len(pins[0]) in (40, 64)
+        assert corpus.description
+        assert corpus.license
+
+
+def test_corpus_add_writes_the_questions_and_names_the_next_commands(
+    tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lxml = entry(license="MIT", exclude=("changes-*",), questions="0")
+    monkeypatch.setattr("branchrank.documents.named.known_corpora", lambda: {"lxml": lxml, "pack": entry()})
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name, value in index(f"http://{site[1]}/simple").items():
+        monkeypatch.setenv(name, value)
+
+    done = invoke("corpus", "add", "lxml", "--questions", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"lxml: {tmp_path / 'home' / 'lxml'}",
+        "license: MIT",
+        "questions: lxml-questions.jsonl",
+        "",
+        "next:",
+        "  branchrank index lxml --data-dir data/lxml --embedder all-MiniLM-L6-v2 --exclude 'changes-*'",
+        "  branchrank benchmark --data-dir data/lxml --questions lxml-questions.jsonl",
+    ]
+    written = tmp_path / "lxml-questions.jsonl"
+    assert written.read_bytes() == (ROOT / "examples" / "lxml-questions.jsonl").read_bytes()
+    assert invoke("corpus", "add", "lxml", "--questions", "--quiet").stdout == done.stdout
+
+    written.write_text("my own")
+    refused = invoke("corpus", "add", "lxml", "--questions", "--quiet")
+    assert refused.exit_code == CorpusError.exit_code
+    assert "lxml-questions.jsonl exists" in refused.stderr
+    assert written.read_text() == "my own"
+    without = invoke("corpus", "add", "pack", "--questions", "--quiet")
+    assert without.exit_code == CorpusError.exit_code
+    assert not (tmp_path / "home" / "pack").exists()
+
+
+def test_the_questions_about_named_corpora_are_the_pinned_ones(tmp_path: Path) -> None:
+    pinned = {name: corpus.questions for name, corpus in known_corpora().items() if corpus.questions}
+    assert set(pinned) >= {"django", "lxml", "sqlalchemy", "werkzeug"}
+    included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    for name, digest in pinned.items():
+        path = write_corpus_questions(name, tmp_path / name)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        assert sum(question.answerable for question in load_questions(path)) >= 40
+        file = f"examples/{name}-questions.jsonl"
+        assert included["wheel"]["force-include"][file] == f"branchrank/{file}"

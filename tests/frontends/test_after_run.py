@@ -1,0 +1,171 @@
+"""What a finished run prints, and the short names of runs and questions."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.commands import invoke
+from support.made_runs import Planned, make_questions, make_run
+from support.worlds import make_index
+
+from branchrank.core.records import Question, Retrieval
+from branchrank.questions.question_files import EXAMPLE
+from branchrank.reports.losses import misses
+from branchrank.runs.directory import find_run
+from branchrank.runs.run_data import RunData
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunData:
+    monkeypatch.chdir(tmp_path)
+    return make_run(tmp_path, [Planned("local", 0.5), Planned("hybrid", 0.55), Planned("grep", 0.5)])
+
+
+def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
+    done = invoke("show", "latest")
+    lines = done.stdout.splitlines()
+    verdict = next(line for line in lines if line.startswith("Inconclusive"))
+    assert len(verdict.split()) <= 30
+    place = lines.index("next:")
+    needs = re.fullmatch(
+        r"  hybrid vs local: (about [\d,]+ questions on (\d+) pages would decide)", lines[place + 1]
+    )
+    assert needs
+    written = made.directory / "run.json"
+    record = json.loads(written.read_text())
+    index = {
+        **dict.fromkeys(("name", "generation", "digest", "embedder", "model_revision", "vector_store"), ""),
+        **dict.fromkeys(("dimension", "chunks", "nodes", "build_seconds", "bytes"), 1),
+    }
+    sparse = int(needs[2]) - 1
+    assert sparse > 2 * 60, "the questions are on 60 pages"
+    few = "the corpus has too few pages ({}) to decide"
+    for documents, settled, way in (
+        (30, few.format(30), "choose by cost"),
+        (sparse, few.format(sparse), "choose by cost; questions on its other pages narrow the interval"),
+        (100_000, "", lines[place + 2].strip()),
+    ):
+        written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
+        shown = invoke("show", "latest").stdout
+        assert f"\n  hybrid vs local: {settled or needs[1]}\n  {way}\n" in shown
+        assert ("would decide" in shown) == (not settled)
+        _, *opened, last = re.split(r"\n  (?:open|next): ", invoke("advise", made.directory).stdout)
+        assert len(opened) == 2
+        assert all((settled in each and "would decide" not in each) == bool(settled) for each in opened)
+        assert last.endswith(f"{settled}; {way}\n" if settled else " --questions FILE\n")
+    written.write_text(json.dumps(record))
+    for line in lines[place + 3 : -1]:
+        assert re.fullmatch(r"  branchrank explain latest q00\d\d", line)
+        assert f"{line.split()[-1]}: where does kettle" in invoke(*shlex.split(line)[1:]).stdout
+    assert lines[-1] == f"report: reports/{made.directory.name}/report.html"
+    assert invoke("report", "latest").exit_code == 0
+    texts = [invoke(*words).stdout for words in (("power", "--run", "latest"), ("compare", "latest"))]
+    texts.append((made.directory / "report.md").read_text(encoding="utf-8"))
+    assert all(needs[1] in text.replace("About", "about") for text in texts)
+    more = invoke("show", "latest", "--verbose").stdout
+    assert "half hit@5" not in done.stdout
+    assert "half hit@5" in more
+
+
+def test_the_misses_are_those_that_most_other_systems_find(made: RunData) -> None:
+    best, others = "hybrid", ("local", "grep")
+    values = {
+        (name, depth): made.scores.per_question(name, made.measure(f"strict_hit@{depth}"))
+        for name in made.predictors
+        for depth in (1, 5)
+    }
+    for key in misses(made, best):
+        assert values[best, 5][key] == 0
+        assert all(values[name, 5][key] == 1 for name in others)
+
+
+def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) -> None:
+    name = made.directory.name
+    for given in ("latest", name[:9], name, f"reports/{name[:9]}", str(made.directory)):
+        assert invoke("explain", given, "q0007").stdout.startswith("q0007: ")
+    several = invoke("explain", "latest", "q000").stderr
+    assert re.search(r"has \d+ questions that start with 'q000'\n", several)
+    assert several.endswith("fix: choose one of q0000, q0001, q0002, q0003, q0004\n")
+    made_later = make_run(tmp_path, [Planned("local", 0.5)], make_questions(3), experiment="later").directory
+    assert invoke("show", "latest").stdout.startswith("Pilot: later, 3 questions")
+    assert f"2 runs start with '{name[:8]}': " in invoke("show", name[:8]).stderr
+    assert invoke("show", "nothing").exit_code == 3
+    none = invoke("resume", "latest")
+    assert (none.exit_code, "there is no interrupted run in reports" in none.stderr) == (2, True)
+    assert "'latest'" in invoke("advise").stderr
+    pair = invoke("gate", "latest", "--baseline", made_later.name)
+    assert pair.stdout.startswith("pass: local: ")
+    assert invoke("datasets", "a=latest").exit_code == invoke("datasets", made_later).exit_code
+    for words in (
+        ("report", "latest"),
+        ("verify", "latest"),
+        ("advise", "latest"),
+        ("export-trec", "latest", "--output", "trec"),
+    ):
+        assert invoke(*words).exit_code == 0
+
+
+def test_runs_of_several_folders_are_listed_by_age(made: RunData) -> None:
+    """The oldest and the newest are in the second folder."""
+    demo, name = Path("branchrank-demo/reports"), made.directory.name
+    places = [demo / f"2001{name[4:]}", Path("reports") / name, demo / f"9001{name[4:]}"]
+    for place in (places[0], places[2]):
+        shutil.copytree(made.directory, place)
+    assert [line.split()[0] for line in invoke("list").stdout.splitlines()] == [str(each) for each in places]
+    assert find_run(Path("latest")) == places[-1]
+
+
+def test_power_on_few_correlated_pages_has_a_way_on(tmp_path: Path) -> None:
+    """Both pages are all wins or all losses, so that the correlation is 1."""
+
+    class Pages(Planned):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            share = float((question.gold[0].source_file == "page-0.md") == (self.name == "local"))
+            return Planned(self.name, share).predict(question, k)
+
+    run = make_run(tmp_path, [Pages("local", 1), Pages("new", 1)], make_questions(40, per_page=20))
+    done = invoke("power", "--run", run.directory)
+    assert "correlation 1.00" in done.stdout
+    assert '"none": no difference is detectable. Try more questions (--questions), more pages' in done.stdout
+    more = invoke("power", "--run", run.directory, "--sources", 100, "--icc", 0.1, "--questions", 200)
+    assert "none" not in more.stdout
+
+
+def test_export_says_that_ndcg_differs(made: RunData) -> None:
+    done = invoke("export-trec", "latest", "--output", "trec")
+    assert "nDCG of these files differs from the report" in done.stderr
+    assert "nDCG" not in done.stdout
+
+
+def test_words_and_signs_of_a_report_are_plain(tmp_path: Path) -> None:
+    """A count of one has a singular verb, and neither a backtick nor a sign is escaped."""
+    first, *others = make_questions(23, unanswerable=1)
+    asked = [msgspec.structs.replace(first, extra={EXAMPLE: True}), *others]
+    run = make_run(tmp_path, questions=asked, latency_sample=0)
+    assert invoke("report", run.directory).exit_code == 0
+    text = (run.directory / "report.md").read_text(encoding="utf-8")
+    assert "1 of 24 questions has no answer in the corpus" in text
+    assert "Warning: 1 of 24 questions is an example of branchrank init;" in text
+    assert "\\+" not in text
+    assert "\\`" not in text
+
+
+def test_a_line_that_is_cut_ends_with_an_ellipsis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_index(tmp_path, {"long.md": f"# Long\n\n{'kettle ' * 40}\n"})[0].close()
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = invoke("retrieve", "--data-dir", tmp_path / "data", "kettle").stdout
+    [line] = [line for line in shown.splitlines() if line.startswith("    kettle kettle")]
+    assert (len(line), line[-1]) == (60, "…")
+
+
+@pytest.mark.parametrize("verb", ["questions", "beir"])
+def test_summaries_of_subcommands_are_whole_sentences(verb: str) -> None:
+    done = invoke(verb, "-h")
+    assert done.stdout.count("...") == 1  # in the usage
+    assert done.stdout.rstrip().endswith(".")

@@ -1,0 +1,253 @@
+"""What a reader sees of ``report.html``: wide and narrow, light and dark, on paper and by keyboard."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.axe import violations
+from support.chromium import LOOKS, Chromium
+from support.made_runs import Planned, luck, make_questions, make_run
+
+from branchrank.core.records import Question, Retrieval
+from branchrank.reports.writing import write_report
+from branchrank.runs.run_data import RunData, load_run
+
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+WIDTHS = (1400, 400)
+
+
+class Broken(Planned):
+    """Fails every query."""
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        raise RuntimeError("no kettle")
+
+
+class Pages(dict[str, Path]):
+    """The report of an example as it is written today, and of a run with everything that one can have."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        folder = self._folder / name
+        if name == "crowded":
+            write_report(made := crowded(folder))
+            self[name] = made.directory / "report.html"
+        else:
+            write_report(load_run(EXAMPLES / name), into=folder)
+            self[name] = folder / "report.html"
+        return self[name]
+
+
+def crowded(folder: Path) -> RunData:
+    arms = [
+        Planned("local", 0.6, fails="q0003"),
+        Planned("a system with a name that is longer than most", 0.55),
+        Broken("broken", 0.5),
+        Planned("reranked", 0.7, llm="meta-llama/Llama-3.3-70B-Instruct"),
+        *(
+            Planned(f"swept[rrf_k={k}, vector_weight={weight}]", 0.5)
+            for k in (10, 60, 100)
+            for weight in (0.25, 1.0)
+        ),
+    ]
+    made = make_run(folder, arms, make_questions(40, unanswerable=5))
+    # The labels of the plot of quality and latency are where the times put them.
+    names = [arm.name for arm in arms]
+    timed = (
+        msgspec.structs.replace(
+            each, ms=2.5 * (1 + names.index(each.predictor)) * (1 + luck(each.question_id, each.stage) / 5)
+        )
+        for each in made.timed
+    )
+    return dataclasses.replace(made, timed=tuple(timed))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return Pages(tmp_path_factory.mktemp("pages"))
+
+
+EVERY_PAGE = ["crowded", *(pytest.param(name, marks=pytest.mark.full) for name in NAMES)]
+
+#: Of the drawings that are shown: texts whose boxes meet a text or a point, and texts that leave them.
+_COLLISIONS = """(() => {
+  const found = [];
+  const shown = [...document.querySelectorAll('.plot svg')].filter((each) => each.getClientRects().length);
+  for (const drawing of shown) {
+    const frame = drawing.getBoundingClientRect();
+    const box = (each) => each.getBoundingClientRect();
+    const texts = [...drawing.querySelectorAll('text')].filter((each) => each.textContent && box(each).width);
+    const points = [...drawing.querySelectorAll('[aria-roledescription=point]')];
+    const across = (a, b) => a.left < b.right - 1 && b.left < a.right - 1;
+    const meets = (a, b) => across(a, b) && a.top < b.bottom - 2 && b.top < a.bottom - 2;
+    texts.forEach((text, place) => {
+      const own = box(text);
+      const leaves = own.left < frame.left - 1 || own.right > frame.right + 1;
+      if (leaves) found.push(`${text.textContent} leaves the drawing`);
+      for (const other of texts.slice(place + 1)) {
+        if (meets(own, box(other))) found.push(`${text.textContent} / ${other.textContent}`);
+      }
+      for (const point of points) if (meets(own, box(point))) found.push(`${text.textContent} / a point`);
+    });
+  }
+  return found;
+})()"""
+
+_TEXTS = "[...document.querySelectorAll('%s')].map((each) => each.textContent)"
+
+#: Captions of tables that are wider than their place, so that a reader has to scroll.
+_CUT = """[...document.querySelectorAll('.table')].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => each.getAttribute('aria-label'))"""
+
+#: Drawings that a narrow screen shows smaller than they were drawn.
+_SHRUNK = """[...document.querySelectorAll('.plot svg')].filter((each) => each.getClientRects().length)
+  .map((each) => each.getBoundingClientRect().width / Number(each.getAttribute('width')))
+  .filter((share) => share < 0.85)"""
+
+#: Words of short names and headings, and dates, that are broken over two lines.
+_BROKEN = """(() => {
+  const found = [];
+  const short = 'th, figcaption, h1, h2, .facts, .callout p, .cautions li, nav a';
+  for (const cell of document.querySelectorAll(short)) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const { 0: word, index } of node.textContent.matchAll(/[A-Za-z]{2,24}|[0-9-]{10}/g)) {
+        const range = document.createRange();
+        range.setStart(node, index);
+        range.setEnd(node, index + word.length);
+        const lines = new Set([...range.getClientRects()].map((each) => Math.round(each.top)));
+        if (lines.size > 1) found.push(word);
+      }
+    }
+  }
+  return found;
+})()"""
+
+_OPEN_SOME = """(async () => {
+  for (let round = 0; round < 2; round++) {
+    [...document.querySelectorAll('.question')].slice(0, 3).forEach((each) => {
+      each.open = true;
+      each.querySelectorAll('details').forEach((inner) => { inner.open = true; });
+    });
+    await new Promise((done) => setTimeout(done, 60));
+  }
+})()"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", EVERY_PAGE)
+def test_nothing_overflows_overlaps_shrinks_or_breaks(
+    browser: Chromium, pages: dict[str, Path], name: str, width: int
+) -> None:
+    browser.look(width)
+    browser.open(pages[name])
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert width < 1400 or browser.run(_CUT) == []
+    assert browser.run("document.querySelectorAll('.plot').length") >= 2
+    assert browser.run(_COLLISIONS) == []
+    assert browser.run(_SHRUNK) == []
+    assert browser.run(_BROKEN) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [pytest.param(1400, False, marks=pytest.mark.full, id="1400-light"), *LOOKS[1:]],
+)
+@pytest.mark.parametrize("name", EVERY_PAGE)
+def test_axe_finds_no_violation(
+    browser: Chromium, pages: dict[str, Path], name: str, width: int, dark: bool
+) -> None:
+    browser.look(width, dark=dark)
+    browser.open(pages[name])
+    browser.run(_OPEN_SOME)
+    assert violations(browser) == []
+
+
+def test_warnings_are_beside_the_recommendation_and_the_verdict(
+    browser: Chromium, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["crowded"])
+    beside = browser.run(_TEXTS % ".callout .cautions li")
+    assert any("under 50 questions" in each for each in beside)
+    assert any("broken: all 45 queries failed" in each for each in beside)
+    assert any("local: 1 of 45 queries failed" in each for each in beside)
+    verdicts = browser.run(_TEXTS % "[aria-labelledby=statistics] .points li")
+    assert len(verdicts) == 8
+    assert all("Warning: local: 1 of 45 queries failed" in each for each in verdicts)
+    assert not any("broken" in each for each in verdicts), "a failed system is not compared"
+    assert ["reranked: " in each for each in verdicts].count(True) == 1
+
+
+_TIP = "(() => { const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent; })()"
+
+
+def press(browser: Chromium, key: str) -> None:
+    browser.run(
+        "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', "
+        f"{{ key: {json.dumps(key)}, bubbles: true, cancelable: true }}))"
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_keyboard_reaches_every_mark_of_a_plot(
+    browser: Chromium, pages: dict[str, Path], width: int
+) -> None:
+    browser.look(width)
+    browser.open(pages["symfony-dev"])
+    shown = "[...document.querySelectorAll('.plot svg')].find((each) => each.getClientRects().length)"
+    assert browser.run(f"{shown}.querySelectorAll('[tabindex=\"0\"]').length") == 1
+    browser.run(f"{shown}.querySelector('[tabindex=\"0\"]').focus()")
+    told = [browser.run(_TIP)]
+    for _ in range(5):
+        press(browser, "ArrowDown")
+        told.append(browser.run(_TIP))
+    assert told[0].startswith("late-interaction vs local: better, +14.0 (")
+    assert [each.partition(" ")[0] for each in told[1:]] == [
+        "hybrid",
+        "sqlite",
+        "qdrant",
+        "grep",
+        "pageindex",
+    ]
+    press(browser, "ArrowDown")
+    assert browser.run(_TIP) == told[0]
+    assert browser.run(f"{shown}.querySelectorAll('[tabindex=\"0\"]').length") == 1
+    inside = "(() => { const box = document.querySelector('.tip').getBoundingClientRect();"
+    assert browser.run(f"{inside} return box.left >= 0 && box.right <= {width}; }})()")
+    press(browser, "Escape")
+    assert browser.run(_TIP) == ""
+
+
+def test_the_pointer_finds_the_nearest_mark(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.look(1400)
+    browser.open(pages["symfony-dev"])
+    move = """(async (dx) => {
+      const mark = document.querySelector('.plot [aria-roledescription=point]');
+      mark.scrollIntoView({ block: 'center', behavior: 'instant' });
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      const box = mark.getBoundingClientRect();
+      mark.dispatchEvent(new PointerEvent('pointermove',
+        { clientX: box.right + dx, clientY: box.top + 3, bubbles: true }));
+    })(%d)"""
+    browser.run(move % 10)
+    assert browser.run(_TIP).startswith("late-interaction vs local")
+    browser.run(move % 200)
+    assert browser.run(_TIP) == ""
+
+
+def test_print_shows_the_plots_and_hides_the_controls(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.look(700, medium="print")
+    browser.open(pages["sample"])
+    shown = "getComputedStyle(document.querySelector('%s')).display"
+    assert browser.run(shown % ".plot svg") == "block"
+    for hidden in ("nav", ".filters", ".pager"):
+        assert browser.run(shown % hidden) == "none"
+    browser.look(1400)

@@ -1,0 +1,244 @@
+"""The recommendation: one sentence for every situation of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from support.commands import invoke
+from support.made_runs import Planned, luck, make_questions, make_run
+
+from branchrank.core.io.table import plain_cell
+from branchrank.core.records import Question, Retrieval
+from branchrank.reports.costs import trade_off
+from branchrank.reports.recommendation import recommendation, recommendation_text, recommended
+from branchrank.runs.run_data import RunData
+
+
+class Broken(Planned):
+    """Fails every query."""
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        raise RuntimeError("no kettle")
+
+
+class Twin(Planned):
+    """Finds what a system called ``local`` finds, and a share of what it misses."""
+
+    def __init__(self, name: str, share: float, more: float, *, llm: str = "none", kept: int = 4) -> None:
+        super().__init__(name, share, llm=llm)
+        self.more, self.kept = more, kept
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        found = Planned("local", self.share + self.more).predict(question, k, repeat)
+        calls = Planned(self.name, 0, llm=self.llm).predict(question, k, repeat).calls
+        return msgspec.structs.replace(found, calls=calls, hits=found.hits[: self.kept])
+
+
+def said(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> str:
+    """What the report of a run of these systems recommends."""
+    return recommendation_text(made(folder, *arms, count=count, **settings))
+
+
+def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> RunData:
+    settings.setdefault("latency_sample", 0)
+    return make_run(folder, arms, make_questions(count, per_page=2), **settings)
+
+
+def hits(name: str, share: float, count: int = 100) -> int:
+    return sum(luck(name, f"q{number:04}", 0) < share for number in range(count))
+
+
+def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.6))
+    assert text.startswith(
+        f"local: right passage first for {hits('local', 0.6)} of 100 questions (95% interval "
+    )
+    assert text.endswith(
+        "latency not measured and no LLM. It is the only system in this run, so nothing was compared."
+    )
+
+
+def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> None:
+    run = made(tmp_path, Planned("local", 0.4), Planned("good", 0.9))
+    [comparison] = run.judgment.comparisons
+    text = recommendation_text(run)
+    assert text.startswith(
+        f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"
+    )
+    assert f"(+{100 * comparison.difference:.1f} points, 95% interval: +" in text
+
+
+def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1))
+    assert text.startswith("Use local: ")
+    assert ", better than poor (+" in text
+    assert " and 1 other." in text
+
+
+def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("poor", 0.2), Planned("good", 0.7), Planned("best", 0.9), baseline="poor")
+    assert text.startswith("Use best: ")
+    assert "It was not compared with good; --all-pairs compares every pair of systems." in text
+
+
+def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path) -> None:
+    """Nine wins and no loss on 30 pages are significant, but a page in 14 could be lost whole, unseen."""
+    arms = (Planned("local", 0.6), Twin("new", 0.6, 0.05))
+    run = make_run(tmp_path / "few", arms, make_questions(150, per_page=5), latency_sample=0)
+    [found] = run.judgment.comparisons
+    assert (found.losses, found.p_adjusted < 0.05, found.verdict) == (0, True, "inconclusive")
+    assert "Significant, but a loss of 7.4 points on rare pages may be missing" in recommendation_text(run)
+    run = make_run(tmp_path / "many", arms, make_questions(150, per_page=2), latency_sample=0)
+    assert recommendation_text(run).startswith("Use new: ")
+    arms = (Planned("local", 0.6), Twin("new", 0.6, 0.0))
+    for count, verdict in ((300, "inconclusive"), (750, "equivalent within delta")):
+        questions = make_questions(count, per_page=10 if count == 300 else 5)
+        run = make_run(tmp_path / verdict, arms, questions, latency_sample=0)
+        [found] = run.judgment.comparisons
+        assert (found.ties, found.ci_high < found.delta) == (count, True)
+        assert found.verdict in (verdict, "too few questions to tell")
+
+
+def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("poor", 0.05), Planned("best", 0.95), count=30)
+    assert text.startswith("For now, use best: ")
+
+
+def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
+    run = made(
+        tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02), *(Planned(each, 0.1) for each in "abc")
+    )
+    text = recommendation_text(run)
+    assert text.startswith("Inconclusive, hybrid leads: ")
+    worse = re.search(
+        r" (a \(\S+ points\), b \(\S+ points\) and c \(\S+ points\) are worse than local\.) ", text
+    )
+    assert worse
+    assert f"\nClear: {worse[1]}\n" in invoke("show", run.directory).stdout
+    assert "no clear difference from local (+" in text
+    assert re.search(r"Too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
+
+
+def test_the_headline_and_the_commands_name_the_same_questions_that_would_decide(tmp_path: Path) -> None:
+    """One win in 60 questions: no gap is detectable. None at all: what decides is evidence of equivalence."""
+    for more, words in (
+        (0.03, r"would decide"),
+        (0.0, r"without a difference would show equivalence within"),
+    ):
+        run = made(tmp_path / f"{more}", Planned("local", 0.6), Twin("new", 0.6, more), count=60)
+        [found] = run.judgment.comparisons
+        assert (found.mde, found.differing == 0) == (None, more == 0)
+        counts = re.findall(rf"about ([\d,]+ questions on [\d,]+ pages) {words}", recommendation_text(run))
+        printed = invoke("compare", run.directory).output
+        assert invoke("report", run.directory).exit_code == 0
+        for text in (printed, (run.directory / "report.md").read_text(encoding="utf-8")):
+            assert f"too few to detect any gap; about {counts[0]} {words}" in text
+
+
+def test_the_ties_that_are_said_to_show_equivalence_show_it(tmp_path: Path) -> None:
+    for family in (1, 3):
+        arms = (Planned("local", 0.6), *(Twin(f"new{each}", 0.6, 0) for each in range(family)))
+        few = make_run(tmp_path / f"few{family}", arms, make_questions(12), latency_sample=0)
+        enough = few.judgment.comparisons[0].enough
+        assert enough is not None
+        for count, is_equivalent in ((enough[0], True), (enough[0] - 2, False)):
+            run = make_run(tmp_path / f"{family}-{count}", arms, make_questions(count), latency_sample=0)
+            assert (run.judgment.comparisons[0].verdict == "equivalent within delta") == is_equivalent
+
+
+def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
+    arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
+    assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local shares the lead: ")
+    assert said(tmp_path / "many", *arms, count=400, baseline="local").startswith("Use local: ")
+
+
+def test_identical_systems_are_said_to_be_identical_without_an_interval(tmp_path: Path) -> None:
+    run = made(tmp_path, Planned("local", 0.6), Twin("new", 0.6, 0, kept=5), count=30)
+    [found] = run.judgment.comparisons
+    assert (found.identical, found.enough, run.summary_rows[0].rates) == (
+        True,
+        None,
+        run.summary_rows[1].rates,
+    )
+    assert recommendation_text(run).startswith("For now, use local: right passage first for ")
+    assert "questions, with the same hits as new. Cost: " in recommendation_text(run)
+    for words in ((), ("--all-pairs",)):
+        text = invoke("compare", run.directory, *words).output
+        assert text.startswith("new vs local: identical hits. strict_hit@1 ")
+        assert "interval" not in text
+    assert "local (baseline): identical hits." in invoke("compare", run.directory, run.directory).output
+    assert invoke("report", run.directory).exit_code == 0
+    text = (run.directory / "report.md").read_text(encoding="utf-8")
+    assert "| new | identical hits |" in text
+    assert "| +0.0 (identical) |" in text
+
+
+def test_the_verdict_has_at_most_30_words(tmp_path: Path) -> None:
+    rest = [Planned(f"poor{each}", 0.1) for each in range(4)]
+    situations = {
+        "win": [Planned("local", 0.2), Planned("best", 0.95), *rest],
+        "tie": [Planned("local", 0.6), Twin("new", 0.6, 0.02), *rest],
+        "equal": [Planned("local", 0.6), Twin("new", 0.6, 0, kept=5)],
+        "cost": [Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny")],
+        "cheap": [Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"), *rest],
+        "alone": [Planned("local", 0.6)],
+        "nothing": [Planned("local", 0.0), Planned("hybrid", 0.0)],
+    }
+    for name, arms in situations.items():
+        for count, primary in ((40, "relaxed_hit@5"), (80, "strict_MRR@5")):
+            run = made(tmp_path / f"{name}-{count}-{primary}", *arms, count=count, primary=primary)
+            words = " ".join(map(plain_cell, recommended(run).text[:2])).split()
+            assert len(words) <= 30, words
+
+
+def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
+    run = made(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1), latency_sample=4)
+    words = trade_off(run).blocks[-1]
+    assert "Highest observed quality: new, local. " in words
+    assert "poor" not in words
+
+
+def test_a_cheaper_system_is_recommended_only_if_it_loses_less_than_delta(tmp_path: Path) -> None:
+    """Ten of 100 more questions may be lost without an LLM: the headline accepts no null hypothesis."""
+    arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"))
+    text = said(tmp_path / "few", *arms, latency_sample=4)
+    assert re.match(
+        r"Inconclusive: local costs less than asks and may lose up to [\d.]+ points\. .* would decide\.", text
+    )
+    assert re.search(r"no LLM \(asks: 2\d\.\d ms a query and 1 LLM call \(1,050 tokens\) a query\)\.", text)
+    arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"))
+    text = said(tmp_path / "many", *arms, count=400, latency_sample=4, delta=0.1)
+    assert text.startswith("Use local: ")
+    assert "questions; asks costs an LLM for less than 10 points. asks scored " in text
+
+
+def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.3), Twin("asks", 0.6, 0.3, llm="tiny"), latency_sample=4)
+    assert text.startswith("Use asks: ")
+    assert "better than local" in text
+    cost = r"Cost: [\d.]+ ms a query \(local: [\d.]+ ms\) and 1 LLM call \(1,050 tokens\) a query\."
+    assert re.search(cost, text)
+
+
+def test_a_system_that_failed_every_query_is_left_out(tmp_path: Path) -> None:
+    run = made(tmp_path, Broken("broken", 0.9), Planned("local", 0.6))
+    assert recommendation_text(run).startswith("local: right passage first")
+    assert "It was not compared, because every query" in recommendation_text(run)
+    assert run.judgment.comparisons == ()
+    assert any(each.startswith("broken: all 100 queries failed") for each in recommendation(run).cautions)
+
+
+def test_nothing_is_recommended_when_every_query_failed(tmp_path: Path) -> None:
+    assert said(tmp_path, Broken("a", 0), Broken("b", 0)) == "No recommendation: every query failed."
+
+
+def test_nothing_is_recommended_when_no_system_finds_anything(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.0), Planned("hybrid", 0.0), count=5)
+    assert text == "No recommendation: every system scored 0 (right passage first for 0 of 5 questions)."
+
+
+def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:
+    run = make_run(tmp_path, questions=make_questions(0, unanswerable=3), latency_sample=0)
+    assert recommendation_text(run).startswith("No recommendation: none of the questions has an answer")

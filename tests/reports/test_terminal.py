@@ -1,0 +1,95 @@
+"""The table on the terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support.made_runs import Planned, make_questions, make_run
+
+from branchrank.reports import terminal_report as terminal
+from branchrank.reports.terminal_report import print_details, print_summary
+
+NAMES = ("local", "pageindex", "hybrid")
+
+
+def wide(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Pretend that standard output is a terminal of so many columns."""
+
+    def console(**options: object) -> Console:
+        return Console(force_terminal=True, color_system="standard", width=columns)
+
+    monkeypatch.setattr(terminal, "PipedConsole", console)
+
+
+def test_every_number_fits_into_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_run(tmp_path, [Planned(name, 0.5) for name in NAMES])
+    wide(monkeypatch, 80)
+    print_summary(made)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(len(line) for line in lines if "explain" not in line) <= 80
+    assert lines[0] == "made, 60 questions, seed 42"
+    head = next(place for place, line in enumerate(lines) if line.startswith("predictor"))
+    assert " ".join(lines[head - 1].split()) == "strict strict relaxed relaxed lines p50 p95 LLM LLM"
+    assert " ".join(lines[head].split()) == "predictor hit@1 hit@5 hit@1 hit@5 per hit ms ms calls tokens"
+    for name, line in zip(NAMES, lines[head + 1 :], strict=False):
+        cells = line.split()
+        assert (cells[0], len(cells)) == (name, 10)
+    assert lines[2].startswith("Inconclusive, hybrid leads: ")
+    last = lines[lines.index("next:") + 1 :]
+    assert re.fullmatch(r"  hybrid vs local: about [\d,]+ questions on \d+ pages would decide", last[0])
+    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[2:])
+    assert len(last) == 5
+    print_details(made)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert any(line.startswith("A strict hit contains") for line in lines)
+    assert any(line.startswith("pageindex vs local: ") for line in lines)
+    assert any("half hit@5" in line for line in lines)
+
+
+def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
+    run = make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0)
+    print_summary(run)
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line]) == 12
+    assert [line for line in lines if line.startswith(long)] == [lines[7]]
+    print_details(run)
+    verdict = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{long} vs local: ")]
+    assert len(verdict) == 1
+
+
+def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nasty = "\x1b]0;title\x07[red]x[/red]\u202e"
+    print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(nasty, 0.4)], latency_sample=0))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert "[red]x[/red]" in out
+
+
+def test_the_verdict_and_winners_are_bold_only_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0)
+    print_summary(made)
+    assert "\x1b" not in capsys.readouterr().out
+    wide(monkeypatch, 80)
+    print_details(made)
+    print_summary(made)
+    out = capsys.readouterr().out
+    assert "\x1b[1mUse local:\x1b[0m" in out
+    assert "\x1b[1mlocal" in out
+    assert "\x1b[1mpoor" not in out
+    pilot = make_run(tmp_path, questions=make_questions(9), latency_sample=0)
+    print_summary(pilot)
+    assert "\x1b[33mWarning: This is a pilot" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_summary(pilot)
+    assert not re.search(r"\x1b\[[\d;]*3\dm", capsys.readouterr().out)

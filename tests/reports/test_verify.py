@@ -1,0 +1,139 @@
+"""``verify`` finds a doctored figure wherever it stands, and names it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.commands import benchmark, invoke, make_project, program, write_lines
+from support.made_runs import Planned, make_questions, make_run
+from support.real_runs import drawn_once
+
+from branchrank.questions.question_files import load_questions, questions_digest
+from branchrank.reports.drawing import drawn_by
+from branchrank.reports.verify import Verification, verify_run
+from branchrank.reports.writing import write_report
+from branchrank.runs.directory import read_run, sealed, write_run
+from branchrank.runs.rows import read_rows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plots_drawn_once() -> Iterator[None]:
+    with drawn_once():
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    loaded = make_run(
+        folder,
+        (Planned("local", 0.6), Planned("reranked", 0.7, llm="tiny", fails="q0004")),
+        make_questions(20, per_page=2, unanswerable=2),
+    )
+    write_report(loaded)
+    return loaded.directory
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / made.name)
+
+
+def replace_text(path: Path, old: str, new: str) -> None:
+    """Replace the first occurrence of ``old`` in a file."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text, (path, old)
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def test_an_untouched_run_passes(made: Path) -> None:
+    assert verify_run(made) == Verification(findings=())
+    result = invoke("verify", made)
+    assert result.exit_code == 0
+    assert "all numbers agree" in result.output
+
+
+def test_the_command_reports_differences_and_fails(copied: Path) -> None:
+    rate = (copied / "summary.csv").read_text().splitlines()[1].split(",")[3]
+    replace_text(copied / "summary.csv", f"local,none,22,{rate},", "local,none,22,0.99,")
+    result = invoke("verify", copied)
+    assert result.exit_code == 1
+    assert "summary.csv: line 2, character 17: is 'local,none,22,0.99," in result.output
+
+
+def test_a_hit_credited_by_its_quote_is_correct(tmp_path: Path) -> None:
+    """The quote stands twice on a page, and the hit is not on the gold's lines."""
+    words = "Clean the *spout* of the pot with vinegar."
+    filler = "\n".join(f"Line {number} is about other things." for number in range(200))
+    project = make_project(tmp_path, {"index.md": f"# Tea\n\n{words}\n\n{filler}\n\n## Spout\n\n{words}\n"})
+    line = {
+        "question": "spout vinegar",
+        "source_file": "index.md",
+        "answer_quote": "the spout of the pot",
+        "answer_line_start": 3,
+        "answer_line_end": 3,
+    }
+    asked = write_lines(tmp_path / "asked.jsonl", [line])
+    made = benchmark(project, "--predictor", "bm25", "--questions", asked)
+    hit = read_rows(made / "rows.jsonl")[0].hits[0]
+    assert (hit.gold, hit.line_start > 100) == (0, True)
+    assert verify_run(made, corpus=project / "docs").findings == ()
+
+
+def test_a_plot_by_another_version_is_not_compared(copied: Path) -> None:
+    path = copied / "plots" / "differences.svg"
+    path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
+    verified = verify_run(copied)
+    assert verified.findings == ()
+    drawn = "plots/differences.svg was drawn by another version of Altair or vl-convert"
+    assert verified.notes == (f"{drawn}, so it was not compared",)
+
+
+#: ``ru_maxrss`` of a process starts at the size of the one that forked it; ``VmHWM`` is its own.
+_MEASURED = """
+import re, resource, sys
+from pathlib import Path
+from branchrank.core.errors import RunError
+from branchrank.reports.verify import verify_run
+try:
+    found = len(verify_run(Path(sys.argv[1])).findings)
+except RunError:
+    found = 1
+status = Path("/proc/self/status")
+own = re.search(r"VmHWM:\\s+(\\d+)", status.read_text()) if status.exists() else None
+peak = int(own[1]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+print(found, peak // 1024)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("run.json", '"latency_sample": 4', '"latency_sample": 1000000000000000000'),
+        ("questions.jsonl", '"answer_line_end":28', '"answer_line_end":1000000000000000000'),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in (
+                ("run.json", '"repeats": 1', '"repeats": 1000'),
+                ("run.json", '"primary": "strict_hit@1"', '"primary": "nDCG@1000000000000000000"'),
+                ("questions.jsonl", '_end":28', '_end":28,"relevance":1000000000000000000'),
+                ("rows.jsonl", '"line_end":27', '"line_end":2000000000'),
+                ("gold.jsonl", '"document_lines":40', '"document_lines":9000000000000000'),
+            )
+        ),
+    ],
+)
+def test_a_huge_number_in_a_run_file_uses_little_memory(copied: Path, name: str, old: str, new: str) -> None:
+    replace_text(copied / name, old, new)
+    record = read_run(copied) if name != "run.json" else None
+    if record is not None:
+        digest = questions_digest(load_questions(copied / "questions.jsonl"))
+        write_run(copied, sealed(copied, msgspec.structs.replace(record, questions_digest=digest)))
+    ended = program("-c", _MEASURED, copied, cwd=copied.parent)
+    findings, megabytes = map(int, ended.stdout.split())
+    assert findings
+    assert megabytes < 1000

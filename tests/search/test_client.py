@@ -1,0 +1,379 @@
+"""The client against a scripted server over real HTTP: every misbehavior, within the deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from support import scripted_llm as scripted
+from support.commands import program
+from support.scripted_llm import Action, Chat, Script, ScriptedLLM
+
+from branchrank.core.errors import LLMError, UsageError
+from branchrank.core.io.keys import Endpoint
+from branchrank.core.settings import LLMSettings
+from branchrank.search.llm.client import ChatClient, UnreachableError
+from branchrank.search.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message, Usage
+
+SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}
+Call = Callable[..., Any]
+
+
+def request(text: str = "hello", **fields: Any) -> LLMRequest:
+    messages = (Message(role="user", content=text),)
+    return LLMRequest(stage="test", messages=messages, **({"max_tokens": 50} | fields))
+
+
+@pytest.fixture
+def serve() -> Any:
+    """Starts a scripted server and a client of it; both are closed at the end."""
+    opened: list[Any] = []
+
+    def start(
+        script: Script, *, url: Callable[[ScriptedLLM], str] | None = None, key: str = "", **settings: Any
+    ):
+        server = ScriptedLLM(script)
+        opened.append(server)
+        options = LLMSettings(**({"deadline_s": 5.0, "retries": 2} | settings))
+        endpoint = Endpoint(url(server) if url else server.base_url, key=key)
+        client = ChatClient(endpoint, "scripted", options, first_wait_s=0.01)
+        opened.append(client)
+        return server, client
+
+    yield start
+    for thing in reversed(opened):
+        thing.__exit__()
+
+
+def always(action: Action) -> Script:
+    return lambda chat, number: action
+
+
+def failure(client: ChatClient, **fields: Any) -> CallResult:
+    found = client.complete(request(**fields))
+    assert found.outcome != "ok"
+    return found
+
+
+def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
+    usage = scripted.USAGE | {"prompt_tokens_details": {"cached_tokens": 40}}
+    server, client = serve(always(scripted.say("hi", usage=usage)))
+    reply = client.complete(request(schema=SCHEMA, context=CallContext(seed=7, repeat=2))).reply
+    assert reply.text == "hi"
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens) == (
+        100,
+        7,
+        40,
+    )
+    assert reply.usage.reported
+    assert reply.model == "scripted-1"
+    assert reply.latency_ms > 0
+    body = server.requests[0].body
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 9, 50)
+    strict = {"name": "reply", "strict": True, "schema": SCHEMA}
+    assert body["response_format"] == {"type": "json_schema", "json_schema": strict}
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "9"}, [], 3]
+)
+def test_missing_or_absurd_usage_is_estimated_and_marked(serve: Call, usage: Any) -> None:
+    _, client = serve(always(scripted.say("four words of reply", usage=usage)))
+    found = client.complete(request()).reply.usage
+    assert not found.reported
+    assert found.prompt_tokens == request().prompt_tokens
+    assert found.completion_tokens > 0
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
+    server, client = serve(
+        lambda chat, n: scripted.fail(status, retry_after="0.01") if n < 3 else scripted.say("ok")
+    )
+    assert client.complete(request()).reply.attempt == 3
+    assert client.budget.calls == 3
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 410, 424, 428, 501, 505, 307])
+def test_permanent_errors_are_not_retried(serve: Call, status: int) -> None:
+    server, client = serve(always(scripted.fail(status, location="http://127.0.0.1:9/elsewhere")))
+    assert failure(client).outcome == f"http {status}"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404, 415, 422, 501])
+def test_every_reply_format_is_tried_if_the_server_may_not_support_it(serve: Call, status: int) -> None:
+    server, client = serve(always(scripted.fail(status)))
+    assert failure(client, schema=SCHEMA).outcome == f"http {status}"
+    assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [
+        (scripted.fail(401), "http 401"),
+        (scripted.fail(403), "http 403"),
+        (scripted.fail(400, "maximum context length is 10 tokens"), "context overflow"),
+    ],
+)
+def test_another_reply_format_is_not_tried_after_an_error_that_has_another_cause(
+    serve: Call, action: Action, outcome: str
+) -> None:
+    server, client = serve(always(action))
+    assert failure(client, schema=SCHEMA).outcome == outcome
+    assert [chat.format for chat in server.requests] == ["json_schema"]
+
+
+def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
+    server, client = serve(always(Action(drop=True)))
+    assert failure(client).outcome == "connection"
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action(content=scripted.say("x" * 300).content, drip_s=0.02),
+        Action(silent_s=20.0),
+        scripted.fail(429, retry_after="0.05"),
+    ],
+    ids=["drip", "silence", "endless 429"],
+)
+def test_no_call_exceeds_the_deadline(serve: Call, action: Action) -> None:
+    _, client = serve(always(action), deadline_s=0.4, retries=10)
+    started = time.monotonic()
+    error = failure(client)
+    assert error.outcome in ("timeout", "http 429")
+    assert error.reply.latency_ms <= (time.monotonic() - started) * 1000
+    assert error.reply.latency_ms < 4000  # ten times the deadline: the drip alone would take 10 s
+
+
+def test_a_wait_past_the_deadline_fails_at_once(serve: Call) -> None:
+    server, client = serve(always(scripted.fail(429, retry_after="3600")), deadline_s=30.0)
+    assert failure(client).outcome == "http 429"
+    assert len(server.requests) == 1
+
+
+def test_waits_double_while_they_end_before_the_deadline(
+    serve: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits of 0.01, 0.02 and 0.04 s end 0.07 s after the start; the next would end at 0.15 s."""
+    now, waits = 1000.0, []
+
+    class Waited(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            waits.append(timeout)
+            now += timeout or 0
+            return self.is_set()
+
+    server, client = serve(always(scripted.fail(503)), deadline_s=0.1, retries=10)
+    monkeypatch.setattr(
+        "branchrank.search.llm.client.threading", SimpleNamespace(Event=Waited, BoundedSemaphore=None)
+    )
+    monkeypatch.setattr("branchrank.search.llm.client.time", SimpleNamespace(monotonic=lambda: now))
+    found = failure(client)
+    assert (found.outcome, found.reply.attempt, len(server.requests)) == ("http 503", 4, 4)
+    assert waits == pytest.approx([0.01, 0.02, 0.04])
+    assert found.reply.latency_ms == pytest.approx(70)
+
+
+def test_a_retry_has_only_the_time_that_is_left(serve: Call) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        return scripted.fail(429, retry_after="1.6") if number == 1 else Action(silent_s=20.0)
+
+    _, client = serve(script, deadline_s=2.0)
+    found = failure(client)
+    assert found.outcome == "timeout"
+    assert 2000 <= found.reply.latency_ms < 3400  # with a new deadline it would be 3.6 s
+
+
+def test_a_failed_call_spent_nothing_that_the_server_did_not_report(serve: Call) -> None:
+    _, client = serve(always(scripted.fail(500)), retries=0)
+    nothing = Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0, reported=False)
+    assert failure(client).reply.usage == nothing
+    _, client = serve(always(Action(silent_s=20.0)), deadline_s=0.2)
+    sent = request().prompt_tokens
+    assert failure(client).reply.usage == msgspec.structs.replace(nothing, prompt_tokens=sent)
+
+
+def test_the_run_has_one_retry_budget(serve: Call) -> None:
+    server, client = serve(always(scripted.fail(429, retry_after="0")), retries=10, retry_budget=4)
+    for _ in range(5):
+        assert failure(client).outcome == "http 429"
+    assert len(server.requests) == 5 + 4
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (Action(content=b"<html>busy</html>"), "malformed response"),
+        (Action(content=b"[" * 100_000), "malformed response"),
+        (Action(content=b'"text"'), "empty reply"),
+        (scripted.say("x", choices=[]), "empty reply"),
+        (scripted.say("x", choices="none"), "empty reply"),
+        (scripted.say(None), "empty reply"),
+        (scripted.say("  \n"), "empty reply"),
+        (scripted.say(None, refusal="I can't"), "refusal"),
+        (scripted.say("x", finish_reason="content_filter"), "content filter"),
+        (Action(content=b"x" * (9 << 20)), "oversized reply"),
+        (scripted.fail(400, "maximum context length is 10 tokens"), "context overflow"),
+    ],
+)
+def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Action, reason: str) -> None:
+    server, client = serve(always(action))
+    assert failure(client).outcome == reason
+    assert len(server.requests) == 1
+
+
+def test_a_reply_of_nearly_eight_mebibytes_is_read(serve: Call) -> None:
+    _, client = serve(always(scripted.say("x" * ((8 << 20) - 1000))))
+    assert len(client.complete(request()).reply.text) == (8 << 20) - 1000
+
+
+def test_the_client_remembers_the_supported_response_format(serve: Call) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        return scripted.say("{}") if chat.format == "plain" else scripted.fail(400, "response_format")
+
+    server, client = serve(script)
+    assert client.complete(request(schema=SCHEMA)).reply.attempt == 3
+    assert client.complete(request(schema=SCHEMA)).reply.attempt == 1
+    assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
+
+
+def test_caps_are_enforced_before_the_call(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), max_calls=2)
+    client.complete(request())
+    client.complete(request())
+    with pytest.raises(BudgetError, match="2 LLM calls have been used") as caught:
+        client.complete(request())
+    assert "--max-calls" in caught.value.remedy
+    assert len(server.requests) == 2
+
+
+def test_the_token_cap_counts_used_tokens(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), max_tokens=218)
+    client.complete(request())
+    client.complete(request())
+    with pytest.raises(BudgetError, match="214 of 218"):
+        client.complete(request())
+    assert len(server.requests) == 2
+
+
+def test_concurrency_is_bounded(serve: Call) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def script(chat: Chat, number: int) -> Action:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.03)
+        with lock:
+            running -= 1
+        return scripted.say("x")
+
+    _, client = serve(script, concurrency=2)
+    threads = [threading.Thread(target=client.complete, args=(request(),)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 2
+
+
+def test_cancel_interrupts_a_call(serve: Call) -> None:
+    server, client = serve(always(Action(silent_s=30.0)), deadline_s=30.0)
+    caught: list[CallResult] = []
+    thread = threading.Thread(target=lambda: caught.append(failure(client)))
+    thread.start()
+    scripted.wait_until(lambda: bool(server.requests))
+    client.cancel()
+    thread.join(5)
+    assert caught[0].outcome == "interrupted"
+
+
+#: Variables that the ``openai`` package reads, and what must stay out of a request.
+SDK_VARIABLES = {
+    "OPENAI_API_KEY": "sk-environment-openai",
+    "OPENAI_ADMIN_KEY": "sk-environment-admin",
+    "OPENAI_ORG_ID": "org-environment",
+    "OPENAI_PROJECT_ID": "project-environment",
+    "OPENAI_BASE_URL": "http://environment.invalid/v1",
+    "OPENAI_CUSTOM_HEADERS": "Host: environment\nAuthorization: environment\nX-Secret: environment",
+}
+SENT = {"host", "connection", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
+
+
+@pytest.mark.parametrize("key", ["", "own-key-1"])
+def test_no_header_of_the_environment_or_the_machine_is_sent(
+    serve: Call, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    for name, value in SDK_VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    server, client = serve(always(scripted.say("x")), key=key)
+    assert client.complete(request()).outcome == "ok"
+    headers = server.requests[0].headers
+    assert headers.keys() == SENT | ({"authorization"} if key else set())
+    assert headers.get("authorization", "Bearer ") == f"Bearer {key}"
+    assert headers["host"] == server.base_url.split("/")[2]
+    assert headers["accept"] == headers["content-type"] == "application/json"
+    assert headers["accept-encoding"] == "identity"
+    assert headers["user-agent"].startswith("OpenAI/Python")
+    assert "environment" not in str(headers)
+
+
+def test_a_log_level_for_the_sdk_in_the_environment_writes_nothing(tmp_path: Path) -> None:
+    """In a fresh process, because the package reads the variable when it is imported."""
+    code = (
+        "import logging\n"
+        "from branchrank.core.io.keys import Endpoint\n"
+        "from branchrank.search.llm.client import ChatClient, UnreachableError\n"
+        "from branchrank.core.settings import LLMSettings\n"
+        "with ChatClient(Endpoint('http://127.0.0.1:9/v1'), 'm', LLMSettings()) as client:\n"
+        "    try:\n"
+        "        client.probe()\n"
+        "    except UnreachableError:\n"
+        "        print(logging.root.handlers, logging.getLogger('openai').level)\n"
+    )
+    done = program("-c", code, cwd=tmp_path, environment={"OPENAI_LOG": "debug"}, fresh=True)
+    assert (done.stdout, done.stderr) == ("[] 0\n", "")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h:x/v1", "http://h:99999/v1", "http://256.1.1.1/v1", "http://h\x01/v1"]
+)
+def test_a_url_that_cannot_be_used_is_reported(url: str) -> None:
+    with pytest.raises(UsageError, match="is not") as caught:
+        ChatClient(Endpoint(url), "m", LLMSettings())
+    assert "127.0.0.1" in caught.value.remedy
+
+
+def test_a_parameter_without_a_value_is_sent(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), url=lambda server: f"{server.base_url}?a=&b=1%2B")
+    client.complete(request())
+    assert server.requests[0].path == "/v1/chat/completions?a=&b=1%2B"
+
+
+def test_probe_lists_models_and_reports_an_unreachable_endpoint(serve: Call) -> None:
+    _, client = serve(always(scripted.say("x")))
+    assert client.probe() == ("scripted",)
+    dead = ChatClient(Endpoint("http://127.0.0.1:9/v1"), "m", LLMSettings())
+    with dead, pytest.raises(LLMError, match=r"no LLM answers at http://127\.0\.0\.1:9/v1"):
+        dead.probe()
+    for action, error, told in (
+        (scripted.fail(503), UnreachableError, "no LLM answers at .*: HTTP 503"),
+        (Action(status=401), LLMError, "rejects the key with HTTP 401"),
+        (Action(status=403), LLMError, "rejects the key with HTTP 403"),
+    ):
+        server, client = serve(always(scripted.say("x")))
+        server.models_action = action
+        with pytest.raises(error, match=told):
+            client.probe()
