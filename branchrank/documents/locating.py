@@ -80,15 +80,6 @@ class _Place(NamedTuple):
     cut: int = 0
 
 
-def check_similarity(value: float) -> float:
-    """Return a minimum similarity. Raises :class:`UsageError` if it is not in 0.5..1."""
-    if not 0.5 <= value <= 1:
-        raise UsageError(
-            f"the minimum similarity {value} is not between 0.5 and 1", remedy="--min-similarity 0.9"
-        )
-    return value
-
-
 class Locator:
     """Finds the lines of texts in a corpus. ``documents`` maps each source to its raw lines.
 
@@ -99,8 +90,10 @@ class Locator:
     def __init__(
         self, documents: Mapping[str, Sequence[str]], min_similarity: float = _MIN_SIMILARITY
     ) -> None:
+        if not 0.5 <= min_similarity <= 1:
+            raise UsageError(f"min_similarity = {min_similarity}; from 0.5 to 1", remedy="min_similarity=0.9")
         self.documents = documents
-        self.min_similarity = check_similarity(min_similarity)
+        self.min_similarity = min_similarity
 
     @classmethod
     def of(cls, root: Path, exclude: Iterable[str] = (), min_similarity: float = _MIN_SIMILARITY) -> Locator:

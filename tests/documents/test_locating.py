@@ -150,11 +150,6 @@ def test_huge_lines_take_linear_work(tmp_path: Path) -> None:
     assert (found.line_start, found.line_end) == (1, 1)
 
 
-def test_a_similarity_outside_of_its_range_is_refused() -> None:
-    with pytest.raises(UsageError, match="not between"):
-        Locator({}, 0.2)
-
-
 def test_one_or_two_words_are_ambiguous_without_a_source() -> None:
     locator = Locator({"steps.md": ["Take it from the shelf."], "one.md": ["kettle"]})
     assert locator.find(Passage(text="kettle")) == "ambiguous"
@@ -198,3 +193,10 @@ def steps(case: Case) -> int:
 @pytest.mark.parametrize("case", [one_word, equal_rows])
 def test_four_times_the_text_and_corpus_take_four_times_the_work(case: Callable[[int], Case]) -> None:
     assert steps(case(1600)) < 5 * steps(case(400))
+
+
+@pytest.mark.parametrize("least", [0.4, 1.1])
+def test_a_minimum_similarity_out_of_range_names_the_argument(least) -> None:
+    with pytest.raises(UsageError, match="min_similarity") as caught:
+        Locator({}, least)
+    assert caught.value.remedy == "min_similarity=0.9"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from support.commands import NO_LLM, benchmark, invoke, make_project, table, write_lines
 from support.worlds import write_pages
 
@@ -15,6 +18,7 @@ from branchrank.core.settings import (
     PageindexSettings,
     settings_of,
 )
+from branchrank.frontends.cli import options
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 
@@ -234,3 +238,13 @@ def test_a_flag_can_turn_off_a_setting_of_the_workspace(tmp_path: Path) -> None:
     asking = invoke("hybrid", "tea", "--data-dir", project / "data", *words, "--hybrid-llm")
     assert asking.exit_code == 7
     assert "127.0.0.1:9" in asking.stderr
+
+
+def test_two_flags_for_one_setting_are_named() -> None:
+    give = partial(options._give, "local.fusion")
+    both = [click.Option([name], callback=give, expose_value=False) for name in ("--near", "--far")]
+    command = click.Command("both", params=[*both], callback=lambda: None)
+    result = CliRunner().invoke(command, ["--near", "rrf", "--far", "score"])
+    assert result.exit_code == 2
+    assert {"--near", "--far"} <= set(result.output.replace(":", " ").split())
+    assert "--baseline" not in result.output

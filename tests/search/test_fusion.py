@@ -90,6 +90,25 @@ def test_in_the_unit_interval_the_best_possible_score_is_one(method, expected) -
     assert [entry.score for entry in fused] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("method", "expected"), [("convex", [1.0, 0.0]), ("dbsf", [2 / 3, 1 / 3])])
+def test_in_the_unit_interval_normalized_scores_are_divided_by_the_weights(method, expected) -> None:
+    lists = {"dense": [Scored("a", 0.8), Scored("b", 0.2)], "bm25": [Scored("a", 9.0), Scored("b", 3.0)]}
+    fused = fuse(lists, Fuse(method=method, unit_interval=True), {"dense": 2.0, "bm25": 1.0})
+    assert [entry.key for entry in fused] == ["a", "b"]
+    assert [entry.score for entry in fused] == pytest.approx(expected)
+
+
+WEIGHT = st.one_of(st.just(0.0), st.floats(0.01, 100))
+
+
+@pytest.mark.parametrize("method", ["rrf", "score", "convex", "dbsf", "none"])
+@given(branches=BRANCHES.filter(bool), weights=st.tuples(WEIGHT, WEIGHT, WEIGHT))
+def test_scores_lie_in_the_unit_interval_for_all_weights(method, branches, weights) -> None:
+    weighted = dict(zip(["bm25", "dense", "grep"], weights, strict=True))
+    fused = fuse(branches, Fuse(method=method, unit_interval=True), weighted, shares=["bm25"])
+    assert all(0.0 <= entry.score <= 1.0 for entry in fused)
+
+
 def test_score_weighs_each_part() -> None:
     branches = {"dense": [Scored("a", 0.5)], "bm25": [Scored("b", 8.0), Scored("a", 4.0)]}
     fused = score(branches, {"dense": 2.0, "bm25": 3.0}, shares=["bm25"])

@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: The key under which click's context stores the settings that were given as flags.
 _GIVEN = "branchrank.core.settings"
+_FLAGS = "branchrank.core.settings.flags"
 #: The key under which click's context stores the settings that ``--fusion`` stands for.
 _SHARED = "branchrank.shared_settings"
 DEFAULT_DATA_DIR = Path("data")
@@ -169,16 +170,16 @@ def _help(setting: Setting) -> str:
     return f"{text}.{default}{allowed}{' Repeatable.' if setting.several else ''}"
 
 
-def _give(key: str, context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+def _give(key: str, context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Store the value of a flag. Raise an error if another flag has already set the same setting."""
     if value is None or value == ():
         return
     given = context.meta.setdefault(_GIVEN, {})
+    flags, flag_name = context.meta.setdefault(_FLAGS, {}), parameter.opts[0]
     if key in given:
-        raise click.UsageError(
-            "--baseline and --all-pairs cannot be given together: remove --baseline or --all-pairs"
-        )
-    given[key] = value
+        first, second = flags[key], flag_name
+        raise click.UsageError(f"{first} and {second} cannot be given together: remove {first} or {second}")
+    given[key], flags[key] = value, flag_name
 
 
 def _share(context: click.Context, _parameter: click.Parameter, fusion: str | None) -> None:

@@ -53,15 +53,16 @@ def fuse(
     ``shares`` contains the names of the branches with unbounded scores, such as BM25. Score fusion divides
     each unbounded score by twice the branch's best score.
     """
+    total = sum(weights.values()) or 1.0
     if slot.method in _NORMALIZED:
-        return _fuse(lists, weights, _NORMALIZED[slot.method])
-    if slot.method == "none":
+        fused, scale = _fuse(lists, weights, _NORMALIZED[slot.method]), 1.0 / total
+    elif slot.method == "none":
         fused, scale = RankedList.of(max(lists.values(), key=len)), 1.0
     elif slot.method == "score":
         most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
         fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)
     elif slot.method == "rrf":
-        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
+        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / total
     else:
         raise ValueError(f"no function fuses lists by {slot.method!r}")
     if not slot.unit_interval:
