@@ -1,72 +1,61 @@
-"""Simulate the coverage of intervals, the type I error rate of tests, and the power of comparisons.
+"""Simulate the coverage of intervals, the error rates of tests and verdicts, and the power of comparisons.
 
-    python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
-    python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
+    python benchmarks/interval_coverage.py pages      # intervals with questions on the same pages; 5 minutes
+    python benchmarks/interval_coverage.py graded     # AP and nDCG with few queries; 2 minutes
+    python benchmarks/interval_coverage.py skewed     # differences that rare pages decide; 3 minutes
 
-1. Questions are distributed over pages as in the bundled sample's first 161 questions (154 with gold, on
-   29 pages) or as in a question set about Symfony's documentation (100 questions on 83 pages). Each simulated
-   sample has n questions. If n is larger than the number of questions in the set, more questions are added to
-   the same pages.
-2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. The
-   correlation within pages follows one of two models, "own rates" or "shared". With "own rates", each page
-   has its own probabilities of the outcomes, which are sampled from a Dirichlet distribution (for hits, a
-   beta distribution). With "shared", all questions of a page have the same outcome with a probability equal
-   to the ICC, and independent outcomes otherwise. Nominal coverage is harder to reach with "shared" than with
-   "own rates".
-3. The baseline has a hit at rank 1 with probability p. In the simulations of a true difference, the
-   candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the simulations of
-   equal systems, each system has a hit at rank 1 with probability p.
-4. For a random half of the questions, the outcomes of the two systems are correlated so that they agree as
-   often as the hit rates allow. For all other questions, the outcomes of the two systems are independent. A
-   cell is one combination of page sizes, n, ICC, model and p.
-5. For hit rates, BranchRank's intervals are compared with Wilson's intervals, which treat all questions as
-   independent. For means and differences, BranchRank's intervals are compared with BCa bootstrap intervals
-   over resampled pages, which BranchRank used earlier.
-6. For differences, a third interval ("padded") is computed after adding z**2 questions to the sample. Half of
-   the added questions have a difference of -1, and half have a difference of 1. z is the normal quantile for
-   the confidence level.
-7. The interval of a difference is adjusted as in a report. The adjusted interval contains 0 if and only if
-   the test does not reject.
-8. The tables show coverage, type I error rates, false equivalence verdicts and power. The coverage is the
-   share of intervals that contain the true value (at least .93 is expected). The type I error rate is the
-   share of tests at the 5% level that reject the null hypothesis although the systems are equal (at most .05
-   is expected). An equivalence verdict is given if the interval is within 5 points of 0. A false equivalence
-   verdict is one that is given although the true difference is 5 points. The expected share of false
-   equivalence verdicts is at most .025. The power is measured for the difference that `branchrank power`
-   calls detectable with 80% power. With 2,000 samples, the standard error of a share of .95 is .005. If a
-   test rejects the null hypothesis in more than 5% of the samples of a cell, the cell is simulated again with
-   ten times as many samples.
-9. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
-   different outcomes on only a few questions. No page has more than one question on which the systems have
-   different outcomes.
+``--samples 300`` is quicker and noisier.
 
-``benchmarks/interval_coverage_graded.py`` runs similar simulations for AP and nDCG with few queries.
+1. "pages": questions are distributed over pages as in the bundled sample's first 161 questions (154 with
+   gold, on 29 pages) or as in a question set about Symfony's documentation (100 questions on 83 pages). More
+   questions than the set has are added to the same pages. With an intraclass correlation (ICC) of .5, either
+   each page has its own probabilities of the outcomes ("own rates", from a Dirichlet distribution), or all
+   questions of a page have the same outcome with a probability equal to the ICC ("shared"). The baseline has
+   a hit at rank 1 with probability p, and a worse candidate with p - .05. For half of the questions, the two
+   systems agree as often as the hit rates allow.
+2. "graded": beta-distributed scores with a Gaussian copula; some are 0, and some queries are ties.
+3. "skewed": on 5% of the pages, the candidate loses every question, and wins a few questions (hits) or a
+   little (graded) on all others, or ties; or its difference falls with the size of the page. The true
+   difference is 0, or -5 points for ties.
+4. Hit rates are compared with Wilson's intervals, which treat all questions as independent; means and
+   differences with BCa bootstrap intervals over pages; and differences with "padded" intervals, which add
+   z**2 questions, half with a difference of -1 and half with 1. The interval of a difference is adjusted as
+   in a report, so that it contains 0 if and only if the test does not reject.
+5. Expected are a coverage of at least .93, a type I error rate of at most .05 (a cell above it is simulated
+   again with ten times as many samples), a share of false equivalence verdicts (inside of 5 points, with a
+   true difference of 5 points) of at most .025, and of false ``better`` of at most .1.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from interval_coverage_shares import (
-    ALPHA,
-    Bounds,
-    Floats,
-    beside_verdicts,
-    holds,
-    padded,
-    rejected,
-    short,
-    table,
-    width,
-    within,
-)
 from numpy.typing import NDArray
 
-from branchrank.scoring.clustering import PageTotals
-from branchrank.scoring.intervals import difference_bounds, mean_bounds, wilson_bounds
+from branchrank.scoring.clustering import Padding, PageTotals, effective_questions
+from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.intervals import (
+    Interval,
+    compatible,
+    difference_bounds,
+    mean_bounds,
+    mean_padding,
+    padded_bounds,
+    wilson_bounds,
+)
 from branchrank.scoring.power import SharedPages, pages_alone, plan
+from branchrank.scoring.significance import sign_flip
+from branchrank.scoring.verdicts import compare_pairs
+
+Floats = NDArray[np.float64]
+Bounds = tuple[Floats, Floats]
+
+ALPHA = 0.05
+#: The number of sign patterns to sample if there are too many to enumerate.
+DRAWS = 1_999
 
 STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],
@@ -84,9 +73,8 @@ RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
 SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
-FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
-#: The title of each table, and the field of :class:`Shares` that it shows.
+#: The title of each table, and the field of :class:`PageShares` that it shows.
 TABLES = (
     ("Coverage of the interval for a hit rate, by method (Wilson, BranchRank)", "rate"),
     ("Coverage of the interval for a mean reciprocal rank, by method (BCa, BranchRank)", "mean"),
@@ -118,6 +106,71 @@ TABLES = (
 )
 
 
+def holds(bounds: Bounds | None, truth: float) -> float:
+    """Return the fraction of the intervals that contain the true value, or NaN if there are no intervals."""
+    if bounds is None:
+        return float("nan")
+    return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
+
+
+def within(bounds: Bounds | None, delta: float) -> float:
+    """Return the fraction of the intervals that are strictly between -delta and delta."""
+    if bounds is None:
+        return 0.0
+    return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
+
+
+def width(bounds: Bounds | None) -> float:
+    """Return the mean width of the intervals, in percentage points."""
+    return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
+
+
+def rejected(totals: PageTotals) -> NDArray[np.bool_]:
+    """Return, for each sample, whether the test rejects the hypothesis that both systems are equally good."""
+    return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
+
+
+def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
+    """Return the bounds of BranchRank's earlier interval, which adds z**2 questions to each sample.
+
+    Half of the added questions have a difference of -1, and half have a difference of 1. z is the normal
+    quantile for the confidence level ``level``.
+    """
+    questions = mean_padding(level).questions
+    n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
+    if n is None:
+        return None
+    moved = totals._replace(
+        sums=(totals.sums + totals.sizes) / 2,
+        squares=(totals.squares + 2 * totals.sums.sum(-1) + totals.n) / 4,
+    )
+    low, high = padded_bounds(moved, n, level)
+    return 2 * low - 1, 2 * high - 1
+
+
+def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
+    """Return the intervals, adjusted as in a report to agree with the test results in ``rejects``."""
+    if bounds is None:
+        return None
+    found = [
+        compatible(Interval(low=low, high=high), mean, rejected=bool(rejects_it))
+        for low, high, mean, rejects_it in zip(*bounds, totals.mean, rejects, strict=True)
+    ]
+    return np.array([each.low for each in found if each]), np.array([each.high for each in found if each])
+
+
+def short(share: float) -> str:
+    """Format a share as ``.957``, and a number above 1 (a width in percentage points) with one decimal."""
+    return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table with these column headings and rows."""
+    print(f"| {' | '.join(headings)} |\n|{' --- |' * len(headings)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 class Outcomes(NamedTuple):
     """The values of a random variable, and their probabilities."""
 
@@ -139,7 +192,7 @@ class Cell(NamedTuple):
     p: float
 
 
-class Shares(NamedTuple):
+class PageShares(NamedTuple):
     """The results of each method for one cell.
 
     ``width`` and ``mean_width`` are the mean widths, in percentage points, of the intervals for
@@ -264,7 +317,7 @@ def random_of(cell: Cell, *more: int) -> np.random.Generator:
     return np.random.default_rng(seeds)
 
 
-def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
+def measure_pages(cell: Cell, count: int, *, before: bool = True) -> PageShares:
     """Simulate one cell. If ``before`` is false, the BCa method, which takes most of the time, is skipped."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
@@ -287,7 +340,7 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
     rejects, rejects_ranks = rejected(null), rejected(null_ranks)
     differences = compared(lost, rejected(lost), hit=True)
     no_differences = compared(null_ranks, rejects_ranks, hit=False)
-    return Shares(
+    return PageShares(
         rate=(
             holds(wilson_bounds(rate.mean, rate.n), cell.p),
             holds(mean_bounds(rate, rate=True), cell.p),
@@ -316,23 +369,6 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
     return float(rejected(null).mean())
 
 
-def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
-    """Return the padded interval and BranchRank's interval for a difference, in percentage points, as text.
-
-    The candidate wins ``won`` questions and loses ``lost`` questions, each on a different page.
-    """
-    sizes = np.array(STRUCTURES[structure], dtype=np.float64)
-    sums = np.zeros((1, len(sizes)))
-    sums[0, :won], sums[0, won : won + lost] = 1.0, -1.0
-    differing = (sums**2).sum(-1)
-    totals = PageTotals(sums=sums, squares=differing, non_zero=differing, sizes=sizes)
-    now = difference_bounds(totals, level, hits=True)
-    return tuple(
-        "none" if each is None else f"{100 * each[0][0]:+.1f} to {100 * each[1][0]:+.1f}"
-        for each in (padded(totals, level), now)
-    )
-
-
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
     """Return the detectable difference and its simulated power for two plans, as table cells.
 
@@ -357,8 +393,8 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
     return tuple(cells)
 
 
-def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the table for one field of :class:`Shares`, with a column for each ``p``."""
+def shares_table(found: dict[tuple[str, int, str], list[PageShares]], name: str) -> None:
+    """Print the table for one field of :class:`PageShares`, with a column for each ``p``."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -375,7 +411,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
     )
 
 
-def summarize(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
+def summarize(found: dict[tuple[str, int, str], list[PageShares]], count: int) -> None:
     """Print the worst results, and repeat the simulation of each cell whose test rejects too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
@@ -405,17 +441,14 @@ def summarize(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
-    parser.add_argument("--questions", type=int, nargs="+", default=NUMBERS, help="default 50 100 160")
-    arguments = parser.parse_args()
-    count = arguments.samples
-    found: dict[tuple[str, int, str], list[Shares]] = {}
+def pages_tables(count: int, numbers: Sequence[int]) -> None:
+    """Print the tables for questions on the same pages."""
+    found: dict[tuple[str, int, str], list[PageShares]] = {}
     for structure in STRUCTURES:
-        for n in arguments.questions:
+        for n in numbers:
             for icc, model, name in CLUSTERINGS:
-                found[structure, n, name] = [measure(Cell(structure, n, icc, model, p), count) for p in RATES]
+                cells = [Cell(structure, n, icc, model, p) for p in RATES]
+                found[structure, n, name] = [measure_pages(cell, count) for cell in cells]
     print(f"{count:,} samples per cell; in each cell: the results of the methods in the order of the title\n")
     for title, name in TABLES:
         print(f"\n### {title}\n")
@@ -431,15 +464,212 @@ def main() -> None:
             for disagreement in (0.2, 0.4)
         ),
     )
-    print("\n### Intervals in points with few differing questions\n")
-    table(
-        ("pages of", "confidence", *(f"{won} won, {lost} lost" for won, lost in FEW)),
-        (
-            (structure, f"{level:.2%}", *(" → ".join(few_differing(structure, *few, level)) for few in FEW))
-            for structure in STRUCTURES
-            for level in (0.95, 1 - ALPHA / 8)
-        ),
+
+
+QUERIES = (20, 50, 300)
+
+
+class Kind(NamedTuple):
+    """The parameters of the scores' distribution."""
+
+    ties: float
+    zeros: float
+    baseline: tuple[float, float]
+    candidate: tuple[float, float]
+    correlation: float
+
+
+KINDS = {
+    "AP": Kind(0.3, 0.2, (0.6, 1.4), (0.8, 1.4), 0.8),
+    "AP, close systems": Kind(0.0, 0.0, (1.2, 2.8), (1.4, 2.8), 0.97),
+    "nDCG": Kind(0.4, 0.1, (2.0, 2.0), (2.4, 2.0), 0.6),
+    "nDCG, 90% ties": Kind(0.9, 0.3, (0.5, 1.5), (1.5, 1.5), 0.3),
+}
+
+
+def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
+    """Transform standard normal values into values with a beta distribution, quantile by quantile."""
+    from scipy.special import ndtr
+    from scipy.stats import beta
+
+    grid = np.linspace(0, 1, 4_001)
+    return np.round(np.interp(ndtr(normal), beta.cdf(grid, *shape), grid), 4)
+
+
+def graded_differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
+    """Return the sampled differences (candidate - baseline) as an array of shape (count, queries)."""
+    random = np.random.default_rng([queries, int(100 * kind.ties), int(equal)])
+    size = (count, queries)
+    first = random.standard_normal(size)
+    second = kind.correlation * first + np.sqrt(1 - kind.correlation**2) * random.standard_normal(size)
+    a = quantiles(kind.baseline, first)
+    b = quantiles(kind.baseline if equal else kind.candidate, second)
+    luck = random.random(size)
+    a = np.where(luck < kind.zeros, 0.0, a)
+    b = np.where(np.where(random.random(size) < 0.7, luck, random.random(size)) < kind.zeros, 0.0, b)
+    return np.where(random.random(size) < kind.ties, 0.0, np.round(b - a, 4))
+
+
+def true_difference(kind: Kind) -> float:
+    """Return the expected difference in the simulations whose candidate is better than the baseline."""
+    (a, b), (c, d) = kind.baseline, kind.candidate
+    return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
+
+
+class GradedShares(NamedTuple):
+    """The results for one combination of parameters.
+
+    Each pair contains the result for the padded interval and the result for BranchRank's interval.
+    """
+
+    held: tuple[float, ...]
+    width: tuple[float, ...]
+    disagreed: tuple[float, ...]
+    rejected: float
+
+
+def measure_graded(kind: Kind, queries: int, count: int, *, equal: bool) -> GradedShares:
+    """Simulate one row of the table."""
+    drawn = graded_differences(kind, queries, count, equal=equal)
+    totals = PageTotals(
+        sums=drawn,
+        squares=(drawn**2).sum(-1),
+        non_zero=np.count_nonzero(drawn, axis=-1).astype(np.float64),
+        sizes=np.ones(queries),
     )
+    rejects = rejected(totals)
+    truth = 0.0 if equal else true_difference(kind)
+    found = padded(totals), difference_bounds(totals, hits=False)
+    return GradedShares(
+        held=tuple(holds(beside_verdicts(each, totals, rejects), truth) for each in found),
+        width=tuple(map(width, found)),
+        disagreed=tuple(
+            float(np.mean(((each[0] > 0) | (each[1] < 0)) != rejects)) for each in found if each is not None
+        ),
+        rejected=float(rejects.mean()),
+    )
+
+
+def graded_table(count: int, _numbers: Sequence[int]) -> None:
+    """Print the table for AP and nDCG."""
+    cells = "in each cell: the padded interval → BranchRank's interval"
+    print(f"{count:,} samples per cell; {cells}; widths in points\n")
+    rows, least = [], 1.0
+    for name, kind in KINDS.items():
+        for queries in QUERIES:
+            for equal in (True, False):
+                found = measure_graded(kind, queries, count, equal=equal)
+                least = min(least, found.held[-1])
+                rows.append(
+                    (
+                        name,
+                        str(queries),
+                        "0" if equal else f"{100 * true_difference(kind):.1f}",
+                        *(" → ".join(map(short, each)) for each in found[:3]),
+                        short(found.rejected),
+                    )
+                )
+    table(("measure", "n", "difference", "coverage", "width", "interval against test", "rejected"), rows)
+    print(f"\nThe lowest coverage of BranchRank's intervals in this table is {short(least)}.")
+
+
+SHARE = 0.05
+WIN = SHARE / (1 - SHARE)
+SLOPE, CENTER = 0.11, 19 / 3
+EXTREME = {1: 0.5, 2: 0.25, 5: 0.15, 15: 0.1}
+OPTIONS = CompareOptions(draws=1_999)
+CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
+    ("lost pages, hits", "30 of 5", [5] * 30),
+    ("lost pages, hits", "30 of 10", [10] * 30),
+    ("lost pages, hits", "25, Zipf", ZIPF),
+    ("lost pages, hits", "100 of 3", [3] * 100),
+    ("lost pages, graded", "6 of 5", [5] * 6),
+    ("lost pages, graded", "10 of 5", [5] * 10),
+    ("lost pages, graded", "20 of 5", [5] * 20),
+    ("lost pages, graded", "30 of 5", [5] * 30),
+    ("lost pages, graded", "60 of 5", [5] * 60),
+    ("by size, hits", "20", [0] * 20),
+    ("by size, extreme", "20", [0] * 20),
+    ("ties", "30 of 5", [5] * 30),
+    ("ties", "30 of 10", [10] * 30),
+    ("ties", "45 of 3", [3] * 45),
+    ("ties", "100 of 3", [3] * 100),
+    ("ties", "200 of 2", [2] * 200),
+)
+
+
+def skewed_differences(kind: str, sizes: Sequence[int], random: np.random.Generator) -> list[Floats]:
+    """Draw the differences (candidate - baseline) on each page of a sample."""
+    if kind == "by size, hits":
+        chances = [(size, SLOPE * (CENTER - size)) for size in random.integers(1, 10, len(sizes))]
+        return [np.sign(chance) * (random.random(size) < abs(chance)) for size, chance in chances]
+    if kind == "by size, extreme":
+        drawn = random.choice(list(EXTREME), len(sizes), p=list(EXTREME.values()))
+        won = 0.6 * 15 * EXTREME[15] / sum(size * share for size, share in EXTREME.items() if size < 15)
+        return [
+            -(random.random(15) < 0.6).astype(float) if size == 15 else (random.random(size) < won) * 1.0
+            for size in drawn
+        ]
+    pages = []
+    for size in sizes:
+        if random.random() < SHARE:
+            pages.append(np.full(size, -1.0))
+        elif kind == "ties":
+            pages.append(np.zeros(size))
+        elif kind == "lost pages, hits":
+            pages.append((random.random(size) < WIN).astype(float))
+        else:
+            pages.append(np.round(WIN * random.uniform(0.5, 1.5, size), 4))
+    return pages
+
+
+def compared(pages: Sequence[Floats]) -> Comparison:
+    """Compare two systems whose scores differ by ``pages``."""
+    gaps = {f"{place} {n}": gap for place, page in enumerate(pages) for n, gap in enumerate(page)}
+    scores = {"a": {key: max(-gap, 0.0) for key, gap in gaps.items()}}
+    scores["b"] = {key: max(gap, 0.0) for key, gap in gaps.items()}
+    clusters = {key: key.split()[0] for key in gaps}
+    return compare_pairs([("a", "b")], scores, clusters, measure="hit@1", options=OPTIONS)[0]
+
+
+def skewed_row(kind: str, name: str, sizes: Sequence[int], count: int) -> tuple[str, ...]:
+    """Simulate one cell, and return its row of the table."""
+    random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
+    found = [compared(skewed_differences(kind, sizes, random)) for _ in range(count)]
+    truth = -SHARE if kind == "ties" else 0.0
+    held = [each.ci_low <= truth <= each.ci_high for each in found if None not in (each.ci_low, each.ci_high)]
+    coverage = short(float(np.mean(held))) if held else "no interval"
+    if kind == "ties":
+        inside = [
+            each.p_adjusted >= 0.05
+            and each.ci_low is not None
+            and -each.delta < each.ci_low
+            and each.ci_high < each.delta
+            for each in found
+        ]
+        now = [each.verdict == "equivalent within delta" for each in found]
+        return kind, name, "equivalent", short(np.mean(inside)), short(np.mean(now)), coverage
+    before = [each.p_adjusted < 0.05 and each.difference > 0 for each in found]
+    now = [each.verdict == "better" for each in found]
+    return kind, name, "better", short(np.mean(before)), short(np.mean(now)), coverage
+
+
+def skewed_table(count: int, _numbers: Sequence[int]) -> None:
+    """Print the table for skewed differences."""
+    table(
+        ("differences", "pages", "false verdict", "without the condition", "with it", "coverage"),
+        (skewed_row(*cell, count) for cell in CELLS),
+    )
+
+
+def main() -> None:
+    tables = {"pages": pages_tables, "graded": graded_table, "skewed": skewed_table}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("simulation", choices=tables, nargs="?", default="pages")
+    parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
+    parser.add_argument("--questions", type=int, nargs="+", default=NUMBERS, help="default 50 100 160")
+    arguments = parser.parse_args()
+    tables[arguments.simulation](arguments.samples, arguments.questions)
 
 
 if __name__ == "__main__":

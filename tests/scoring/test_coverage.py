@@ -48,7 +48,7 @@ def noise(share: float) -> float:
 def test_intervals_have_their_coverage_and_verdicts_their_level(
     coverage: ModuleType, structure: str, n: int, icc: float, model: str, p: float
 ) -> None:
-    found = coverage.measure(coverage.Cell(structure, n, icc, model, p), SAMPLES, before=False)
+    found = coverage.measure_pages(coverage.Cell(structure, n, icc, model, p), SAMPLES, before=False)
     for held in (found.rate, found.mean, found.difference, found.mean_difference):
         assert held[-1] >= 0.93 - noise(0.93)
     for rejected in found.type_one:
@@ -58,7 +58,7 @@ def test_intervals_have_their_coverage_and_verdicts_their_level(
 
 def test_intervals_that_ignore_pages_do_not_reach_their_coverage(coverage: ModuleType) -> None:
     cell = coverage.Cell("sample", 160, 0.5, "rates", 0.5)
-    assert coverage.measure(cell, SAMPLES, before=False).rate[0] < 0.75
+    assert coverage.measure_pages(cell, SAMPLES, before=False).rate[0] < 0.75
 
 
 def test_the_planned_power_is_reached(coverage: ModuleType) -> None:

@@ -90,7 +90,6 @@ async function start() {
     say(error.message);
   }
   view.setAttribute("aria-busy", "false");
-  performance.mark("shown"); // benchmarks/local_page.py
 }
 
 start();
