@@ -114,7 +114,8 @@ def test_the_wheel_has_the_sample_and_nothing_of_the_tests(wheel: Path) -> None:
     }
     assert sample <= names
     assert "branchrank/documents/named.toml" in names
-    assert not [name for name in names if name.startswith(("tests/", "docs/", "reports/"))]
+    top = {name.partition("/")[0] for name in names}
+    assert top == {"branchrank", metadata.partition("/")[0]}, "no tests, no scripts of the clone"
     assert "branchrank init docs" in description
     assert re.findall(r"\]\((?!https?:)|<(?:img|a) ", description) == [], "no relative links"
 
