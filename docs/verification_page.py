@@ -68,8 +68,8 @@ Somebody else must have a copy of the seal, and the author of the run must be un
 
 Each change is a test that changes a correct run and then runs `branchrank verify`. Anyone who has BranchRank
 installed can change a run and then recompute its tables, reports and digests. The column "regenerated" shows
-whether the tests did so. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no
-error.
+whether the tests did so. In the example runs in `reports/examples`, made again by `branchrank report`,
+`branchrank verify` finds no error.
 
 | found by | regenerated | changes |
 | --- | --- | --- |

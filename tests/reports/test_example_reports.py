@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from support.commands import invoke
+from support.needs import need
 
 from branchrank.questions.question_files import HASHED
 from branchrank.reports.verify import verify_run
-from branchrank.runs.directory import QUESTIONS, read_run
+from branchrank.runs.directory import QUESTIONS, RUN_JSON, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -19,8 +23,33 @@ SMALL = ("sample", "symfony-dev")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in SMALL else pytest.mark.full) for name in RUNS]
 )
-def test_every_number_of_an_example_follows_from_its_rows(name: str) -> None:
-    assert verify_run(EXAMPLES / name).findings == ()
+def test_the_report_of_an_example_is_made_from_its_rows(name: str, tmp_path: Path) -> None:
+    """Its measurements have their digests in ``run.json``; every number of the report follows from them."""
+    run = tmp_path / name
+    run.mkdir()
+    for file in (RUN_JSON, *read_run(EXAMPLES / name).truth):
+        shutil.copy(EXAMPLES / name / file, run)
+    missing = {finding.file for finding in verify_run(run).findings}
+    assert missing > {"summary.csv", "questions.csv", "report.md", "report.html", "plots/differences.svg"}
+    made = invoke("report", run)
+    assert made.exit_code == 0, made.output
+    assert verify_run(run).findings == ()
+
+
+def test_the_sample_is_kept_whole() -> None:
+    assert verify_run(EXAMPLES / "sample").findings == ()
+
+
+def test_the_other_examples_are_their_measurements() -> None:
+    command = [need("git"), "ls-files", "."]
+    listed = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no checkout")
+    files: dict[str, set[str]] = {name: set() for name in RUNS}
+    for folder, _, file in (line.partition("/") for line in listed.stdout.splitlines()):
+        files.get(folder, set()).add(file)
+    files.pop("sample")
+    assert files == {name: {RUN_JSON, *read_run(EXAMPLES / name).truth} for name in files}
 
 
 @pytest.mark.parametrize("name", RUNS)

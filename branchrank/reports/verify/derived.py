@@ -97,7 +97,7 @@ def read_text(path: Path) -> str | None:
 def compare(name: str, found: str | None, expected: str) -> list[Finding]:
     """Return a finding with line and character for each line that differs from the one made again."""
     if found is None:
-        return [Finding(file=name, place="", message="is missing")]
+        return [Finding(file=name, place="", message="is missing; `branchrank report RUN` writes it")]
     theirs, ours = found.split("\n"), expected.split("\n")
     if name.endswith(".csv") and theirs[0] != ours[0]:
         message = (
