@@ -101,7 +101,7 @@ def scoring_words(run: RunData) -> list[str]:
         words.append(
             "A strict hit contains at least one gold line, a half hit at least half, a full hit all of them."
         )
-        if not run.counts_blank_lines:
+        if run.gold_facts:
             words.append("Half and full hits count only lines with content.")
     if "relaxed" in modes:
         words.append("A relaxed hit is on the gold's page.")

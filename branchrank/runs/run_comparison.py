@@ -357,8 +357,6 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     for name in ("corpus_digest", "top_k", "mode", "seed"):
         if getattr(old, name) != getattr(new, name):
             yield f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
-    if baseline.counts_blank_lines != candidate.counts_blank_lines:
-        yield "half and full hits: only one of the runs counts lines without content"
     built = {each.name: each.digest for each in old.indexes}
     for index in new.indexes:
         if index.name in built and built[index.name] != index.digest:

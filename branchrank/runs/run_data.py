@@ -138,11 +138,6 @@ class RunData:
         """A mapping from question ids to facts about the document and section of each question's gold."""
         return {each.question_id: each for each in self.gold_facts}
 
-    @property
-    def counts_blank_lines(self) -> bool:
-        """Whether lines without content count, because an older version made the run."""
-        return all(each.blank_lines is None for each in self.gold_facts)
-
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
         """A mapping from gold levels to the run restricted to each level, and from ``both`` to the whole run.

@@ -32,8 +32,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     ``depth`` is the level of the gold's section, from 0 for the document itself. An unknown ``content`` is an
     empty string, and an unknown ``document_lines`` or ``depth`` is ``None``.
 
-    ``blank_lines`` maps the source of each gold item with lines to those without content, in order. It is
-    ``None`` in runs of older versions, in which these lines count.
+    ``blank_lines`` maps the source of each gold item with lines to those without content, in order.
     """
 
     question_id: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -54,22 +53,6 @@ def test_hits_with_all_lines_of_content_are_full_hits(made: Path) -> None:
     precision = (4 + 2 / 495) / 5  # of the 500 lines, 495 have content
     assert rates(made) == pytest.approx([1, 1, 1, (4 + 3 + 3 + 4 + 500) / 5, precision, 1], abs=1e-6)
     assert Run.load(made).summary.iloc[0]["full_hit@1"] == 1
-
-
-def test_all_lines_count_in_runs_of_older_versions(made: Path) -> None:
-    older = made.with_name("older")
-    older.mkdir()
-    for path in made.iterdir():
-        if path.is_file():
-            changed = re.sub(r',"blank_lines":(\d+|\{.*?\})', "", path.read_text())
-            (older / path.name).write_text(changed)
-    refinish(older)
-    coverage = (4 / 6 + 3 / 4 + 3 / 4 + 4 / 5 + 1) / 5
-    precision = (4 + 6 / 500) / 5
-    assert rates(older) == pytest.approx([1, 1, 1 / 5, 514 / 5, precision, coverage], abs=1e-6)
-    assert verify_run(older, corpus=made.parents[1] / "docs").findings == ()
-    compared = invoke("compare", made, older)
-    assert "only one of the runs counts lines without content" in compared.output
 
 
 @pytest.mark.parametrize(

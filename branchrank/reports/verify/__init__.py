@@ -164,8 +164,6 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
             for problem in check_anchors([replace(question, gold=gold)], lines)
         ]
     now = {each.question_id: each for each in gold_facts(run.asked, root)}
-    if run.counts_blank_lines:
-        now = {key: replace(each, blank_lines=None) for key, each in now.items()}
     changed = [key for key in now.keys() | run.facts.keys() if now.get(key) != run.facts.get(key)]
     differing = [
         Finding(file=names.GOLD, place=f"question {key!r}", message="differs from the corpus")
@@ -194,8 +192,7 @@ def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
             first, last = each.line_start, each.line_end
             own = lines(each.source)[first - 1 : last]
             blank = len(blank_lines(own))
-            known = {blank, None} if run.counts_blank_lines else {blank}
-            if each.blank_lines not in known and each.source != UNPLACED:
+            if each.blank_lines != blank and each.source != UNPLACED:
                 message = f"hit {rank} has {blank} lines without content, not {each.blank_lines}"
                 yield row_finding(run.record.rows_file, row.key, message)
             item = None if each.gold is None else question.gold[each.gold]
