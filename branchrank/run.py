@@ -303,6 +303,6 @@ class Run:
         ``options`` are the keyword arguments of :func:`branchrank.library.verify`, such as ``rerun``, the
         number of randomly drawn questions that the systems answer again.
         """
-        from branchrank.reports.verify import verify_run
+        from branchrank.reports.verify import verify
 
-        return verify_run(self.directory, **options)
+        return verify(self.directory, **options)

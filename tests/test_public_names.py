@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.commands import ROOT
@@ -93,17 +94,27 @@ def test_a_star_import_gives_the_public_names() -> None:
     assert sorted(set(namespace) - {"__builtins__"}) == NAMES
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    tree = ast.parse(Path(branchrank.__file__).read_text(encoding="utf-8"))
+def seen_by_type_checkers(module: ModuleType) -> dict[str, str]:
+    """The names that a module gives its type checkers only, with their homes."""
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     [block] = [
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
-    seen = {
+    return {
         alias.asname: f"{node.module}.{alias.name}"
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
+        if alias.asname
     }
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    library = branchrank.library
+    assert seen_by_type_checkers(library) == {
+        name: f"{library._HOMES[name]}.{name}" for name in library._HOMES
+    }
+    seen = seen_by_type_checkers(branchrank)
     assert sorted(seen) == NAMES
     homes = branchrank._HOMES | {"errors": "branchrank.core", "library": "branchrank"}
     assert seen == {name: f"{homes[name]}.{name}" for name in NAMES}
@@ -117,6 +128,18 @@ def test_the_import_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", ["Hit", "Question", "Predictor", "errors"])
 def test_the_records_load_only_their_own_library(name: str) -> None:
     assert loaded_by(f"import branchrank; branchrank.{name}") & HEAVY <= {"msgspec"}
+
+
+def test_the_functions_of_the_library_load_their_modules_on_first_use() -> None:
+    library = branchrank.library
+    rooms = "branchrank.runs", "branchrank.reports"
+    code = "import sys; from branchrank import library; library.run_benchmark; names = list(sys.modules)"
+    assert loaded_by(f"{code}; assert not [name for name in names if name.startswith({rooms})]") & HEAVY <= {
+        "msgspec"
+    }
+    assert [name for name in library.__all__ if not callable(getattr(library, name))] == []
+    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+        library.absent  # noqa: B018 - the access is the test
 
 
 def test_a_workspace_loads_no_model_and_no_server_client() -> None:

@@ -36,7 +36,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from branchrank.core.errors import BranchRankError, UsageError, or_else
 from branchrank.core.io.environment import load_installed
@@ -45,16 +45,11 @@ from branchrank.core.records import Chunk, Passage
 from branchrank.core.settings import SECTIONS, IndexSettings
 from branchrank.documents.chunking import token_counter
 from branchrank.documents.document import Document
-from branchrank.documents.locating import Anchor, Locator
-from branchrank.documents.package_chunkers import (
-    PACKAGES,
-    adapted,
-    first_line,
-    named_class,
-    package_version,
-)
 from branchrank.documents.reading import document_lines, reader_of, suffix_of
-from branchrank.documents.token_chunkers import ChunkSize, Piece, TextChunker
+
+if TYPE_CHECKING:
+    from branchrank.documents.locating import Locator
+    from branchrank.documents.token_chunkers import Piece
 
 ENTRY_POINTS = "branchrank.chunkers"
 BUILTIN = (SECTIONS, "window", "recursive", "sentences", "document")
@@ -72,7 +67,11 @@ class Chunker(Protocol):
 
 def is_code(name: str) -> bool:
     """Return whether ``name`` is a ``MODULE:OBJECT``, so that opening the chunker runs a user's module."""
-    return ":" in name and name.partition(":")[0] not in PACKAGES
+    if ":" not in name:
+        return False
+    from branchrank.documents.package_chunkers import PACKAGES
+
+    return name.partition(":")[0] not in PACKAGES
 
 
 def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
@@ -84,6 +83,9 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
     """
     if name == SECTIONS:
         return None
+    from branchrank.documents.package_chunkers import PACKAGES, adapted, named_class
+    from branchrank.documents.token_chunkers import ChunkSize, TextChunker
+
     size = ChunkSize(tokens, min(overlap, tokens // 2), token_counter())
     if name in BUILTIN:
         return TextChunker(name, size)
@@ -115,6 +117,8 @@ def chunker_version(name: str) -> str:
     prefix, colon, _ = name.partition(":")
     if name in BUILTIN:
         return ""
+    from branchrank.documents.package_chunkers import PACKAGES, package_version
+
     if prefix in PACKAGES:
         return package_version(prefix)
     if entry := _entry(name):
@@ -125,6 +129,11 @@ def chunker_version(name: str) -> str:
         return ""
     origin = spec.origin if spec is not None else None
     return digest_file(Path(origin)) if origin and Path(origin).is_file() else ""
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of another package's error and the first line of its message, shortened."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
 def _entry(name: str) -> EntryPoint | None:
@@ -266,7 +275,7 @@ class _LineFinder:
             return None
         here = self._line(min(self._end, len(self._text) - 1))
         found = self._locator.find(Passage(text=text, line_start=here, line_end=here))
-        if not isinstance(found, Anchor):
+        if isinstance(found, str):
             return None
         self._start = self._starts[bisect_left(self._numbers, found.line_start)]
         self._end = [*self._starts, len(self._text)][bisect_right(self._numbers, found.line_end)]
@@ -274,6 +283,8 @@ class _LineFinder:
 
     @cached_property
     def _locator(self) -> Locator:
+        from branchrank.documents.locating import Locator
+
         return Locator({"": self._raw.split("\n")})
 
     def _without_whitespace(self, offset: int) -> int:

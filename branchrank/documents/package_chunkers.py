@@ -20,6 +20,7 @@ from importlib import metadata
 from typing import Any, NamedTuple, cast
 
 from branchrank.core.errors import MissingDependencyError, UsageError, or_else
+from branchrank.documents.chunkers import first_line
 from branchrank.documents.chunking import token_slices
 from branchrank.documents.token_chunkers import ChunkSize, Piece
 
@@ -140,11 +141,6 @@ def _made(found: type, name: str, size: ChunkSize) -> Any:
             f"the chunker {name} can't be made: {first_line(error)}",
             remedy="make it in a module with its arguments, and pass --chunker MODULE:OBJECT",
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    """Return the kind of another package's error and the first line of its message, shortened."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
 def _parameters(found: type) -> set[str]:

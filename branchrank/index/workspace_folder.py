@@ -50,7 +50,6 @@ from branchrank.core.settings import (
 )
 from branchrank.documents.chunkers import is_code
 from branchrank.documents.loading import ALL_CODE
-from branchrank.documents.named import known_corpora, locate_corpus
 from branchrank.index.embedders import portable_name
 from branchrank.index.embedders.cache import EmbeddingCache, TokenCache, open_cache
 from branchrank.index.generations import (
@@ -241,8 +240,11 @@ class WorkspaceFolder:
             raise CorpusError(f"{self.data_dir / CONFIG} does not name a corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
         # If the name is too long, os.path.isdir returns false, whereas Path.is_dir raises an error.
-        if not os.path.isdir(root) and self.config.corpus in known_corpora():
-            root = locate_corpus(self.config.corpus)
+        if not os.path.isdir(root):
+            from branchrank.documents.named import known_corpora, locate_corpus
+
+            if self.config.corpus in known_corpora():
+                root = locate_corpus(self.config.corpus)
         if not os.path.isdir(root):
             raise CorpusError(
                 f"the corpus {self.config.corpus[:200]!r} is not a folder ({str(root)[:200]})", remedy=remedy
@@ -412,6 +414,8 @@ def configure(
     ``branchrank.toml`` has errors, and :class:`~branchrank.core.errors.StorageError` if ``branchrank.toml``
     can't be written.
     """
+    from branchrank.documents.named import locate_corpus
+
     _check_name(data_dir)
     changes: dict[str, object] = {}
     if corpus is not None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -27,11 +27,12 @@ from branchrank.core.errors import LLMError, QuestionError, UsageError, or_else
 from branchrank.core.records import GoldItem, LineNumber, Question, Record, Span
 from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
 from branchrank.questions.question_files import load_questions
-from branchrank.scoring.agreement import Agreement, cohens_kappa
-from branchrank.search.llm.gateway import Gateway
 from branchrank.search.llm.parsing import read_json
-from branchrank.search.llm.prompts import label_messages, label_schema
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+
+if TYPE_CHECKING:
+    from branchrank.scoring.agreement import Agreement
+    from branchrank.search.llm.gateway import Gateway
 
 #: The key for the list of labels in a question file.
 LABELS = "labels"
@@ -235,6 +236,8 @@ class Proposals:
         Raises the same errors as :meth:`Gateway.ask`, and :class:`LLMError` after three consecutive failed
         calls.
         """
+        from branchrank.search.llm.prompts import label_messages, label_schema
+
         request = LLMRequest(
             stage=STAGE,
             messages=label_messages(question.question, heading, text[:_PASSAGE_CHARS]),
@@ -287,6 +290,8 @@ def agreement(
     Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
     :class:`QuestionError` if no passage is labeled in both files.
     """
+    from branchrank.scoring.agreement import cohens_kappa
+
     if len(annotators) not in (0, 2):
         raise UsageError(
             f"{len(annotators)} annotators were given, but agreement is computed between exactly two",

@@ -60,14 +60,12 @@ from branchrank.scoring.matching import (
     resolve_source,
     run_ranking,
 )
-from branchrank.scoring.measures import Measure, mean, parse_measure, score
+from branchrank.scoring.measures import BEIR_MEASURES, Measure, mean, parse_measure, score
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DocumentIds = Literal["gold", "document"]
-#: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
-BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
 #: The measures that :func:`score_trec` computes by default, named as in ir-measures.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: Maps each query id to the scores of its documents.

@@ -20,6 +20,9 @@ from typing import Literal, get_args
 from branchrank.core.errors import UsageError, nearest
 from branchrank.core.records import Record
 
+#: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
+BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
+
 
 class Ranking(Record, frozen=True, kw_only=True):
     """The ranks and gains of one question's hits, from which measures are computed.

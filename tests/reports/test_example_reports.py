@@ -11,7 +11,7 @@ from support.commands import invoke
 from support.needs import need
 
 from branchrank.questions.question_files import HASHED
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 from branchrank.runs.directory import QUESTIONS, RUN_JSON, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
@@ -29,15 +29,15 @@ def test_the_report_of_an_example_is_made_from_its_rows(name: str, tmp_path: Pat
     run.mkdir()
     for file in (RUN_JSON, *read_run(EXAMPLES / name).truth):
         shutil.copy(EXAMPLES / name / file, run)
-    missing = {finding.file for finding in verify_run(run).findings}
+    missing = {finding.file for finding in verify(run).findings}
     assert missing > {"summary.csv", "questions.csv", "report.md", "report.html", "plots/differences.svg"}
     made = invoke("report", run)
     assert made.exit_code == 0, made.output
-    assert verify_run(run).findings == ()
+    assert verify(run).findings == ()
 
 
 def test_the_sample_is_kept_whole() -> None:
-    assert verify_run(EXAMPLES / "sample").findings == ()
+    assert verify(EXAMPLES / "sample").findings == ()
 
 
 def test_the_other_examples_are_their_measurements() -> None:

@@ -12,7 +12,7 @@ from support.made_runs import Planned, make_questions, make_run
 from branchrank.core.io.table import Styled, Table
 from branchrank.reports.blocks import Callout, Plot, Report, ReportSection, markdown
 from branchrank.reports.content import heading, report_content
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 from branchrank.reports.writing import write_report
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import percent
@@ -229,7 +229,7 @@ def test_a_run_without_wording_gives_reports_without_wording_or_text(tmp_path: P
     made = make_run(tmp_path, latency_sample=0, question_text="hash")
     for path in write_report(made):
         assert "kettle" not in path.read_text(encoding="utf-8")
-    assert verify_run(made.directory).findings == ()
+    assert verify(made.directory).findings == ()
 
 
 def test_a_verdict_of_holms_second_step_depends_on_some_labels(tmp_path: Path) -> None:

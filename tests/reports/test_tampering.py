@@ -15,7 +15,7 @@ from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY,
 from branchrank.core.errors import BranchRankError
 from branchrank.core.io.files import write_bytes
 from branchrank.library import RunAccess
-from branchrank.reports.verify import Verification, verify_run
+from branchrank.reports.verify import Verification, verify
 from branchrank.run import Run
 from branchrank.runs.bench.record import seal_of
 
@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def verified(folder: Path, run: Path, means: str) -> Verification:
     """The run as verified with everything up to these means."""
     reach = MEANS.index(means)
-    return verify_run(
+    return verify(
         run,
         corpus=folder / "docs" if reach >= MEANS.index(CORPUS) else None,
         rerun=100 if reach >= MEANS.index(RERUN) else 0,
@@ -64,7 +64,7 @@ def test_resealing_an_untouched_run_gives_no_findings(made: Run, tmp_path: Path)
     """So that what is found in a doctored run is the doctoring."""
     copy = shutil.copytree(made.directory, tmp_path / made.directory.name)
     refinish(copy)
-    assert verify_run(copy).findings == ()
+    assert verify(copy).findings == ()
 
 
 #: One way for each kind of finding; the others run in ``make test-full``.

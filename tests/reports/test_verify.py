@@ -14,7 +14,7 @@ from support.real_runs import drawn_once
 
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.reports.drawing import drawn_by
-from branchrank.reports.verify import Verification, verify_run
+from branchrank.reports.verify import Verification, verify
 from branchrank.reports.writing import write_report
 from branchrank.runs.directory import read_run, sealed, write_run
 from branchrank.runs.rows import read_rows
@@ -51,7 +51,7 @@ def replace_text(path: Path, old: str, new: str) -> None:
 
 
 def test_an_untouched_run_passes(made: Path) -> None:
-    assert verify_run(made) == Verification(findings=())
+    assert verify(made) == Verification(findings=())
     result = invoke("verify", made)
     assert result.exit_code == 0
     assert "all numbers agree" in result.output
@@ -81,13 +81,13 @@ def test_a_hit_credited_by_its_quote_is_correct(tmp_path: Path) -> None:
     made = benchmark(project, "--predictor", "bm25", "--questions", asked)
     hit = read_rows(made / "rows.jsonl")[0].hits[0]
     assert (hit.gold, hit.line_start > 100) == (0, True)
-    assert verify_run(made, corpus=project / "docs").findings == ()
+    assert verify(made, corpus=project / "docs").findings == ()
 
 
 def test_a_plot_by_another_version_is_not_compared(copied: Path) -> None:
     path = copied / "plots" / "differences.svg"
     path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
-    verified = verify_run(copied)
+    verified = verify(copied)
     assert verified.findings == ()
     drawn = "plots/differences.svg was drawn by another version of Altair or vl-convert"
     assert verified.notes == (f"{drawn}, so it was not compared",)
@@ -98,9 +98,9 @@ _MEASURED = """
 import re, resource, sys
 from pathlib import Path
 from branchrank.core.errors import RunError
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 try:
-    found = len(verify_run(Path(sys.argv[1])).findings)
+    found = len(verify(Path(sys.argv[1])).findings)
 except RunError:
     found = 1
 status = Path("/proc/self/status")

@@ -17,7 +17,7 @@ from support.refinished import refinish
 from support.tamperings import on_record
 
 from branchrank import Run
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 from branchrank.reports.writing import write_report
 from branchrank.runs import directory as names
 from branchrank.runs.bench import beir_plan as beir
@@ -116,7 +116,7 @@ def test_tampering_is_found(runs: dict[str, Path], tmp_path: Path, name: str) ->
     doctor(copy)
     if name == "a row is removed":
         refinish(copy)
-    found = [str(finding) for finding in verify_run(copy).findings]
+    found = [str(finding) for finding in verify(copy).findings]
     assert any(said in text for text in found), found
 
 

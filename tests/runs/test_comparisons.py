@@ -15,7 +15,7 @@ from branchrank.core.settings import BenchmarkSettings
 from branchrank.reports.blocks import markdown
 from branchrank.reports.content import report_content
 from branchrank.reports.result import result
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 from branchrank.reports.writing import write_report
 from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, check_size, primary_measure
@@ -86,11 +86,11 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             assert each.ci_low == pytest.approx(max(alone.low, 0.0))
         assert list(Run(made).comparisons["candidate"]) == ["middling", "best", "best"]
         write_report(made)
-        assert verify_run(made.directory).findings == ()
+        assert verify(made.directory).findings == ()
         doctored = made.directory / "comparisons.csv"
         text = doctored.read_text(encoding="utf-8")
         doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
-        assert "comparisons.csv: line 2" in str(verify_run(made.directory).findings[0])
+        assert "comparisons.csv: line 2" in str(verify(made.directory).findings[0])
 
 
 def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:

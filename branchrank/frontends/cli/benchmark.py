@@ -129,14 +129,15 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 
     An interrupted run with the same plan is resumed.
     """
-    from branchrank.library import plan_from_names
+    from branchrank.index.workspace_folder import WorkspaceFolder
+    from branchrank.runs.bench.plan import plan_from_names
 
     if any(":" in name for name in predictors):
         import_from_here()
     running = {
         name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet", "verbose", "open_report")
     }
-    settings = branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say).settings
+    settings = WorkspaceFolder.open(data_dir, flags=given_flags(), notify=say).settings
     plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
     run_and_report(plan, **running)
 

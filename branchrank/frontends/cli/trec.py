@@ -21,8 +21,9 @@ from branchrank.frontends.cli.options import (
     write_latex,
 )
 from branchrank.frontends.cli.terminal import Command, safe, say
-from branchrank.runs.exchange import BEIR_MEASURES, TREC_MEASURES
+from branchrank.runs.exchange import TREC_MEASURES
 from branchrank.scoring.comparison import DELTA
+from branchrank.scoring.measures import BEIR_MEASURES
 from branchrank.scoring.power import ALPHA
 
 

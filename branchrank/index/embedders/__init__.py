@@ -31,7 +31,6 @@ from branchrank.core.errors import ModelError, UsageError, WorkerError, or_else,
 from branchrank.core.io.environment import load_installed
 from branchrank.core.io.progress import Notify
 from branchrank.core.settings import IndexSettings
-from branchrank.index.embedders import minilm
 from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.index.embedders.protocol import (
     DocumentVectors,
@@ -48,7 +47,9 @@ ROUTES = ("fake", "openai", "ollama")
 ENTRY_POINTS = "branchrank.embedders"
 
 #: The names of the model that needs no model hub, and of the embedder without a model.
-_KNOWN = (NONE, minilm.MODEL, minilm.HUB_NAME)
+MODEL = "all-MiniLM-L6-v2"
+HUB_NAME = f"sentence-transformers/{MODEL}"
+_KNOWN = (NONE, MODEL, HUB_NAME)
 
 
 @cache  # Searching the installed packages is slow.
@@ -71,7 +72,9 @@ def open_embedder(
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
     precision = settings.embedder_precision
-    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
+    from branchrank.index.embedders import minilm
+
+    if settings.embedder in (MODEL, HUB_NAME):
         return minilm.MiniLMEmbedder(precision=precision)
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder, precision=precision)
@@ -156,7 +159,7 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
 def _float32_only(settings: IndexSettings) -> UsageError:
     return UsageError(
         f"the embedder {settings.embedder} does not support the precision {settings.embedder_precision}",
-        remedy=f"use --embedder-precision float32, or --embedder {minilm.MODEL}",
+        remedy=f"use --embedder-precision float32, or --embedder {MODEL}",
     )
 
 
@@ -200,7 +203,7 @@ def on_server(name: str) -> bool:
 def _no_tokens(name: str) -> UsageError:
     return UsageError(
         f"the embedder {name} does not compute token vectors, which late interaction needs",
-        remedy=f"use --embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
+        remedy=f"use --embedder {MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
     )
 
 

@@ -40,7 +40,7 @@ from branchrank.runs.run_data import RunData, load_run
 from branchrank.runs.slices import gold_facts
 from branchrank.scoring.matching import is_strict
 
-__all__ = ["Finding", "Rerun", "Verification", "verify_run"]
+__all__ = ["Finding", "Rerun", "Verification", "verify"]
 
 
 class Verification(Record, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Verification(Record, frozen=True, kw_only=True):
     rerun: Rerun | None = None
 
 
-def verify_run(
+def verify(
     directory: str | Path,
     *,
     rerun: int = 0,

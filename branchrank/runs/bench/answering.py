@@ -34,7 +34,6 @@ from branchrank.runs.bench.predictors import BenchmarkPredictor, SystemPredictor
 from branchrank.runs.rows import Row, RowLog
 from branchrank.runs.scores import judged_hits
 from branchrank.search.llm.request import BudgetError
-from branchrank.search.llm.session import files_of, with_relative_files
 from branchrank.search.systems.memo import Memo
 
 #: The number of questions in a shard.
@@ -69,6 +68,8 @@ class AnsweringTask:
     @property
     def needs(self) -> tuple[Path, ...]:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
+        from branchrank.search.llm.session import files_of
+
         workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
         files = (workspace.given("chunks"), workspace.given("nodes"), workspace.given("adoption"))
         return (
@@ -79,6 +80,8 @@ class AnsweringTask:
         )
 
     def __getstate__(self) -> dict[str, object]:
+        from branchrank.search.llm.session import with_relative_files
+
         plan = self._plan  # with relative paths, so that workers on other machines can open the files
         portable = msgspec.structs.replace(
             plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)

@@ -25,9 +25,8 @@ from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.bench.plan import Plan, plan_from_names
 from branchrank.runs.comparisons import check_plan
-from branchrank.runs.exchange import BEIR_MEASURES
 from branchrank.runs.words import plural
-from branchrank.scoring.measures import MODES, named_measure
+from branchrank.scoring.measures import BEIR_MEASURES, MODES, named_measure
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.document_systems import DEPTH, document_system
 from branchrank.search.systems.system_checks import check_embedder, problems

@@ -115,8 +115,6 @@ def open_plan(
     gold outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is
     opened.
     """
-    from branchrank.index.index_build import build_index
-
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
             each.check()
@@ -132,7 +130,7 @@ def open_plan(
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
             workspace = plan.workspace(name, notify)
-            rebuild = partial(build_index, workspace, progress=progress)
+            rebuild = partial(_build, workspace, progress)
             index = open_or_build(workspace, rebuild) if build else open_index(workspace)
             chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
             if chooses and index.token_vectors is None:
@@ -167,6 +165,12 @@ def open_plan(
             stages=stages,
             meter=meter,
         )
+
+
+def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
+    from branchrank.index.index_build import build_index
+
+    return build_index(workspace, progress=progress)
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:

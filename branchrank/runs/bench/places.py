@@ -13,15 +13,18 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from branchrank.core.errors import BranchRankError
 from branchrank.core.records import Hit, Record, Retrieval
 from branchrank.documents.lines import normalize
-from branchrank.documents.locating import Anchor, Locator, Problem
 from branchrank.documents.reading import document_lines
 from branchrank.runs.words import plural
+
+if TYPE_CHECKING:
+    from branchrank.documents.locating import Anchor, Locator, Problem
 
 _WORD = re.compile(r"\w+")
 
@@ -51,6 +54,8 @@ class HitPlaces:
     @cached_property
     def locator(self) -> Locator:
         """The locator, which reads the whole corpus when it is first used."""
+        from branchrank.documents.locating import Locator
+
         return Locator.of(self.root, self.exclude, self.min_similarity)
 
     def placed(self, retrieval: Retrieval) -> PlacedHits:
@@ -71,8 +76,8 @@ class HitPlaces:
                 found = self.locator.find(passage)
                 if passage.source and not self.locator.source_of(passage.source):
                     unknown.append(passage.source)
-                own = self._anchored(hit, found) if isinstance(found, Anchor) else hit
-                problems.update(() if isinstance(found, Anchor) else (found,))
+                own = hit if isinstance(found, str) else self._anchored(hit, found)
+                problems.update((found,) if isinstance(found, str) else ())
             hits.append(own)
         missing, ambiguous = problems["missing"], problems["ambiguous"]
         return PlacedHits(

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -57,9 +57,11 @@ from branchrank.runs.directory import PredictorRecord
 from branchrank.scoring.measures import depth_needed
 from branchrank.search.llm.ledger import PriceTable, read_prices
 from branchrank.search.systems.builtin import builtin_systems
-from branchrank.search.systems.llm_choice import CallBounds, estimate
 from branchrank.search.systems.query import read_filters
 from branchrank.search.systems.system_checks import check_embedder, most_hits, problems
+
+if TYPE_CHECKING:
+    from branchrank.search.systems.llm_choice import CallBounds
 
 T = TypeVar("T")
 _TOP_K = "benchmark.top_k"
@@ -389,6 +391,8 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
     Raises the same errors as :func:`~branchrank.runs.bench.plan.check_plan`, and those of an index that the
     run could neither open nor build.
     """
+    from branchrank.search.systems.llm_choice import estimate
+
     questions = len(check_plan(plan))
     settings = plan.settings.part(LLMSettings)
     prices = read_prices(Path(settings.price_table)) if settings.price_table else None

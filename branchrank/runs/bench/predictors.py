@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -30,11 +30,13 @@ from branchrank.core.records import (
     Retrieval,
 )
 from branchrank.core.spec import System
-from branchrank.runs.adapters import Retriever, adapted, load_retriever, made_by_user
 from branchrank.runs.attribution import gold_keys
 from branchrank.scoring.matching import without_excluded
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Filter, Query
+
+if TYPE_CHECKING:
+    from branchrank.runs.adapters import Retriever
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
@@ -242,6 +244,8 @@ def load_class_predictor(origin: str, name: str = "", llm: str = "") -> ClassPre
     ``name`` and ``llm`` replace the name and the LLM that the class gives. Raises the errors of
     :func:`~branchrank.runs.adapters.load_retriever`.
     """
+    from branchrank.runs.adapters import load_retriever
+
     made = ClassPredictor(origin, load_retriever(origin), origin=origin)
     made.name, made.llm = name or made.name, llm or made.llm
     return made
@@ -258,6 +262,8 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     Raises:
         UsageError: ``thing`` can't be used as a predictor, or its class needs arguments.
     """
+    from branchrank.runs.adapters import adapted, made_by_user
+
     remedy = "use a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, tuple) and len(thing) == 2:
         named = predictor_of(thing[1])

@@ -23,7 +23,6 @@ from branchrank.core.records import NOT_REPORTED, Hit, LLMUse, Passage, Question
 from branchrank.documents.reading import document_lines
 from branchrank.index.reader import Index
 from branchrank.runs.bench.predictors import Untraced
-from branchrank.runs.exchange import document_id, read_trec, trec_token
 
 #: The prefix of a TREC run file in ``--predictor``.
 PREFIX = "trec:"
@@ -37,6 +36,8 @@ class TrecPredictor(Untraced):
     """
 
     def __init__(self, path: str, name: str = "", llm: str = "") -> None:
+        from branchrank.runs.exchange import read_trec
+
         self.origin = PREFIX + path
         self.name = name or self.origin
         self.llm = llm or NOT_REPORTED
@@ -57,6 +58,8 @@ class TrecPredictor(Untraced):
         that it has for them is in the corpus.
         """
         self._corpus, self._indexes = corpus, tuple(indexes)
+        from branchrank.runs.exchange import document_id
+
         self._sources = {document_id(source): source for each in self._indexes for source in each.sources}
         asked = [question for question in questions if self._ranked(question)]
         ids = [key for question in asked for key in self._ranked(question)]
@@ -76,15 +79,20 @@ class TrecPredictor(Untraced):
         return [self._hit(question, key) for key in self._ranked(question)[:k]], ()
 
     def _hit(self, question: Question, key: str) -> Hit | Passage:
-        score, span = self.run[trec_token(question.id)][key], self._span(key)
+        score, span = self._scores(question)[key], self._span(key)
         if span is None:
             return Passage(text="", id=key, score=score)
         lines = document_lines(self._corpus, span.source)[span.line_start - 1 : span.line_end]
         return Hit(id=key, text="\n".join(lines), score=score, **msgspec.structs.asdict(span))
 
+    def _scores(self, question: Question) -> dict[str, float]:
+        from branchrank.runs.exchange import trec_token
+
+        return self.run.get(trec_token(question.id), {})
+
     def _ranked(self, question: Question) -> list[str]:
         """Return the ids for a question, best first."""
-        scores = self.run.get(trec_token(question.id), {})
+        scores = self._scores(question)
         with np.errstate(over="ignore"):  # as in trec_eval, scores are compared in single precision
             return sorted(scores, key=lambda key: (np.float32(scores[key]), key), reverse=True)
 

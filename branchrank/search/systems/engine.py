@@ -39,7 +39,6 @@ from branchrank.core.settings import Resolved
 from branchrank.core.spec import Branch, Expand, System
 from branchrank.index.embedders.cache import EmbeddingCache, TokenCache
 from branchrank.index.reader import Index
-from branchrank.search.ranking.expansion import evidence, expand
 from branchrank.search.ranking.fusion import fuse
 from branchrank.search.ranking.lists import RankedList, add_scores, group, ranked
 from branchrank.search.systems.branches import (
@@ -56,7 +55,6 @@ from branchrank.search.systems.hits import BranchLists, HitMaker, ordered_passag
 from branchrank.search.systems.llm_stages import LLMStages
 from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Asked, Query
-from branchrank.search.systems.rerank import rerank_stage
 from branchrank.search.systems.sources import Sources
 from branchrank.search.systems.system_checks import depth, orders_passages, shared_branches, timed_together
 from branchrank.search.systems.token_vectors import TokenVectorSource
@@ -180,6 +178,8 @@ class Engine(Closing):
             trace.add("group", system.unit, candidates)
         if not system.reranks:
             return candidates, members, None
+        from branchrank.search.systems.rerank import rerank_stage
+
         with trace.timed("rerank"):
             reranked = rerank_stage(asked, self.sources, candidates, lists)
         trace.add("rerank", system.unit, reranked)
@@ -316,6 +316,8 @@ class Engine(Closing):
 
     def _expanded(self, lookup: Lookup, walk: Expand, shortlist: Sequence[Scored]) -> RankedList:
         """Map the chunks that a branch found to scored nodes, and add neighboring nodes."""
+        from branchrank.search.ranking.expansion import evidence
+
         trace = lookup.asked.trace
         memo = self.memo if branch_kind(lookup.branch.kind).remembered else Memo()
         key = _asked(lookup)
@@ -329,6 +331,8 @@ class Engine(Closing):
 
     def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
         """Return the seeds and their neighbors, without nodes that the query excludes."""
+        from branchrank.search.ranking.expansion import expand
+
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from branchrank.core.io.progress import no_notice
 from branchrank.core.records import SEED, LLMCall
 from branchrank.core.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.core.spec import LLMEndpoint, System
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.search.llm.gateway import Gateway
 from branchrank.search.llm.ledger import Ledger, PriceTable
 from branchrank.search.llm.request import CallContext
 from branchrank.search.systems.query import Asked, Query, Trace
+
+if TYPE_CHECKING:
+    from branchrank.search.llm.gateway import Gateway
 
 
 @dataclass
