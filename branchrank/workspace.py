@@ -326,6 +326,7 @@ class Workspace(Closing):
             predictors,
             data_dir=self.data_dir,
             settings=folder.settings,
+            config=folder.content,
             questions=None if questions is None else arguments.path("questions", questions),
             reports=arguments.path("reports", reports),
             experiment=experiment,

@@ -89,7 +89,11 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
     adoption: str = ""
 
 
-def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
+#: The top-level keys and the tables of settings in ``branchrank.toml``.
+ConfigFile = tuple[WorkspaceConfig, dict[str, Any]]
+
+
+def read_config(path: Path) -> ConfigFile:
     """Read the top-level keys and the tables of settings in ``branchrank.toml``.
 
     Raises :class:`UsageError` for unknown keys and invalid values.
@@ -181,8 +185,11 @@ class WorkspaceFolder:
         notify: Notify | None = None,
         *,
         flags: Mapping[str, Any] | None = None,
+        content: ConfigFile | None = None,
     ) -> None:
         """Read ``branchrank.toml``, if it exists. Raises :class:`UsageError` if the file has errors.
+
+        ``content`` is the content of the file if it has already been read.
 
         ``notify`` is called with a line of text for each download and for a cache that can't be used.
         """
@@ -192,7 +199,8 @@ class WorkspaceFolder:
         #: Values that override ``branchrank.toml`` and environment variables, keyed by setting
         #: (``section.name``).
         self.flags: Mapping[str, Any] = flags or {}
-        self.config, self._tables = read_config(data_dir / CONFIG)
+        self.content = content or read_config(data_dir / CONFIG)
+        self.config, self._tables = self.content
 
     @classmethod
     def open(
@@ -204,12 +212,12 @@ class WorkspaceFolder:
         notify: Notify | None = None,
     ) -> WorkspaceFolder:
         """Open a workspace with the settings from its ``branchrank.toml``, the environment and flags."""
-        _, tables = read_config(data_dir / CONFIG)
+        content = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
         if flags and "index.embedder" in flags:
             flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
-        resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
-        folder = cls(data_dir, resolved, notify, flags=flags)
+        resolved = resolve(toml=content[1], toml_name=name, environment=environment, flags=flags)
+        folder = cls(data_dir, resolved, notify, flags=flags, content=content)
         for warning in resolved.warnings:
             folder.notify(f"warning: {warning}")
         return folder

@@ -137,8 +137,15 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
     running = {
         name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet", "verbose", "open_report")
     }
-    settings = WorkspaceFolder.open(data_dir, flags=given_flags(), notify=say).settings
-    plan = plan_from_names(predictors, data_dir=data_dir, settings=settings, command=typed_command(), **given)
+    folder = WorkspaceFolder.open(data_dir, flags=given_flags(), notify=say)
+    plan = plan_from_names(
+        predictors,
+        data_dir=data_dir,
+        settings=folder.settings,
+        config=folder.content,
+        command=typed_command(),
+        **given,
+    )
     run_and_report(plan, **running)
 
 

@@ -26,7 +26,6 @@ from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
 from branchrank.core.records import Question, Record, StageTrace
-from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.places import HitPlaces
@@ -70,7 +69,7 @@ class AnsweringTask:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
         from branchrank.search.llm.session import files_of
 
-        workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
+        workspace = self._plan.folder()
         files = (workspace.given("chunks"), workspace.given("nodes"), workspace.given("adoption"))
         return (
             self._plan.data_dir,

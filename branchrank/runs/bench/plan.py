@@ -38,7 +38,7 @@ from branchrank.core.settings import (
 from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker
 from branchrank.index.reader import open_index
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import ConfigFile, WorkspaceFolder
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
@@ -87,7 +87,8 @@ class Plan(Record, frozen=True, kw_only=True):
     contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
     the workspace's question file). ``reports`` is the folder in which the run's directory is created.
     ``filters`` contains ``KEY=VALUE`` strings; every search returns only documents that pass all filters.
-    ``command`` is the command as the user typed it.
+    ``command`` is the command as the user typed it. ``config`` is the content of the workspace's
+    ``branchrank.toml`` if it has already been read.
     """
 
     data_dir: Path
@@ -100,6 +101,7 @@ class Plan(Record, frozen=True, kw_only=True):
     split: str = ""
     filters: tuple[str, ...] = ()
     command: str = ""
+    config: ConfigFile | None = None
 
     @property
     def records(self) -> tuple[PredictorRecord, ...]:
@@ -138,7 +140,11 @@ class Plan(Record, frozen=True, kw_only=True):
         part = settings.part(IndexSettings)
         if part.chooses_tokens and index != DEFAULT_INDEX and not self.rescores_on(index):
             settings = settings.with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106
-        return WorkspaceFolder(self.data_dir, settings, notify=notify)
+        return WorkspaceFolder(self.data_dir, settings, notify, content=self.config)
+
+    def folder(self, notify: Notify = no_notice) -> WorkspaceFolder:
+        """Return the workspace with the settings of the plan."""
+        return WorkspaceFolder(self.data_dir, self.settings, notify, content=self.config)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,7 +159,7 @@ class Plan(Record, frozen=True, kw_only=True):
     @property
     def questions_file(self) -> Path:
         """The question file."""
-        return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
+        return self.questions or self.folder().questions_path
 
 
 def check_plan(plan: Plan) -> list[Question]:
@@ -162,10 +168,10 @@ def check_plan(plan: Plan) -> list[Question]:
     Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
     problems are in files, and otherwise a :class:`UsageError`.
     """
-    found = _errors(plan)
-    if found:
+    found, questions = _checked(plan)
+    if questions is None or found:
         raise combined(found)
-    return asked_questions(plan)
+    return questions
 
 
 def asked_questions(plan: Plan) -> list[Question]:
@@ -174,15 +180,15 @@ def asked_questions(plan: Plan) -> list[Question]:
     Raises :class:`~branchrank.core.errors.QuestionError` if the file is invalid or does not contain the text
     of the questions.
     """
-    part = plan.settings.part(BenchmarkSettings)
-    every = load_questions(plan.questions_file, remedy=GIVE_QUESTIONS)
+    part, path = plan.settings.part(BenchmarkSettings), plan.questions_file
+    every = load_questions(path, remedy=GIVE_QUESTIONS)
     questions = sample_questions(every, part.sample_size, part.sample_seed)
-    check_wording(questions, plan.questions_file)
+    check_wording(questions, path)
     return questions
 
 
-def _errors(plan: Plan) -> list[BranchRankError]:
-    """Return a separate error for each problem with a plan."""
+def _checked(plan: Plan) -> tuple[list[BranchRankError], list[Question] | None]:
+    """Return a separate error for each problem with a plan, and the plan's questions."""
     found: list[BranchRankError] = []
     if not plan.predictors:
         found.append(UsageError("no predictor was passed", remedy="--predictor local"))
@@ -229,10 +235,10 @@ def _errors(plan: Plan) -> list[BranchRankError]:
             _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
-    _attempt(found, lambda: asked_questions(plan))
+    questions = _attempt(found, lambda: asked_questions(plan))
     if plan.predictors:
-        _attempt(found, lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
-    return found
+        _attempt(found, lambda: plan.folder().corpus_root)
+    return found, questions
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:
@@ -327,7 +333,7 @@ def plan_from_names(
         **fields,
     )
     if found:
-        raise combined(found + (_errors(plan) if plan.predictors else []))
+        raise combined(found + (_checked(plan)[0] if plan.predictors else []))
     return plan
 
 

@@ -49,7 +49,6 @@ from branchrank.core.settings import (
 )
 from branchrank.documents.loading import digest_now
 from branchrank.index.reader import Index
-from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.runs.bench.opening import OpenPlan
 from branchrank.runs.bench.plan import Plan, check_plan
@@ -64,7 +63,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
     first = next(iter(opened.indexes.values()), None)
     if first is None:
         return record
-    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+    workspace = plan.folder()
     return msgspec.structs.replace(
         record,
         corpus=relative(workspace.corpus_root),
@@ -316,7 +315,7 @@ def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
         )
     record = planned_record(plan, questions, os.environ)
     if plan.systems:
-        workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+        workspace = plan.folder()
         digest = digest_now(workspace.corpus_root, workspace.exclude)
         record = msgspec.structs.replace(record, corpus_digest=digest)
     return seal_of(record)
