@@ -13,6 +13,7 @@ from support.predictors import Failing, WholePages, passage
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Hit
 from branchrank.core.spec import Branch, System
+from branchrank.index import workspace_folder
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.runs import directory as names
 from branchrank.runs.bench.experiment import plan_from_experiment
@@ -164,3 +165,19 @@ def test_an_estimate_names_each_index_that_the_run_would_build(tmp_path: Path) -
     assert ["new.md" in each for each in estimate.to_build] == [True, False]
     shown = invoke(*words).stdout.splitlines()
     assert [line.partition("; ")[0].strip() for line in shown[1:3]] == [*estimate.to_build]
+
+
+def test_a_benchmark_reads_the_settings_of_its_workspace_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def counted(path: Path) -> workspace_folder.ConfigFile:
+        read.append(path)
+        return read_config(path)
+
+    read_config = workspace_folder.read_config
+    monkeypatch.setattr(workspace_folder, "read_config", counted)
+    words = ("--predictor", "bm25", "--latency-sample", 0, "--quiet", "--reports", project / "once")
+    assert invoke("benchmark", *words, "--data-dir", project / "data").exit_code == 0
+    assert read == [project / "data" / "branchrank.toml"]
