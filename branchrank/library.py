@@ -333,7 +333,8 @@ def demo(
     """
     from branchrank.core.settings import IndexSettings
     from branchrank.core.settings.fields import with_values
-    from branchrank.index.embedders import MODEL, minilm
+    from branchrank.index.embedders import minilm
+    from branchrank.index.embedders.protocol import MODEL
     from branchrank.questions.starter_files import STAND_IN, copy_sample
     from branchrank.search.systems.builtin import builtin_systems
     from branchrank.workspace import Workspace

@@ -201,6 +201,11 @@ def nearest_path(path: Path) -> str:
     return f"; did you mean `{found}`?" if found != path else ""
 
 
+def first_line(error: Exception) -> str:
+    """Return the kind of another package's error and the first line of its message, shortened."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+
+
 def or_else(name: str, known: Iterable[str]) -> str:
     """Return text such as ``; did you mean `local`?`` to append to a message about an unknown name.
 

@@ -38,7 +38,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from branchrank.core.errors import BranchRankError, UsageError, or_else
+from branchrank.core.errors import BranchRankError, UsageError, first_line, or_else
 from branchrank.core.io.environment import load_installed
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import Chunk, Passage
@@ -129,11 +129,6 @@ def chunker_version(name: str) -> str:
         return ""
     origin = spec.origin if spec is not None else None
     return digest_file(Path(origin)) if origin and Path(origin).is_file() else ""
-
-
-def first_line(error: Exception) -> str:
-    """Return the kind of another package's error and the first line of its message, shortened."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
 def _entry(name: str) -> EntryPoint | None:

@@ -19,8 +19,7 @@ from functools import partial
 from importlib import metadata
 from typing import Any, NamedTuple, cast
 
-from branchrank.core.errors import MissingDependencyError, UsageError, or_else
-from branchrank.documents.chunkers import first_line
+from branchrank.core.errors import MissingDependencyError, UsageError, first_line, or_else
 from branchrank.documents.chunking import token_slices
 from branchrank.documents.token_chunkers import ChunkSize, Piece
 

@@ -26,7 +26,7 @@ from branchrank.core.records import GoldItem, Question, Record, Span
 from branchrank.documents.document import Block, Document, Section
 from branchrank.documents.loading import discover, load_corpus
 from branchrank.documents.named import locate_corpus
-from branchrank.index.embedders import MODEL
+from branchrank.index.embedders.protocol import MODEL
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
 from branchrank.questions.anchoring import corpus_lines, span_digest

@@ -67,7 +67,7 @@ def init(folder: str | None, data_dir: Path) -> None:
     experiment.toml compares three systems. Existing files are not changed.
     """
     from branchrank import library
-    from branchrank.index.embedders import MODEL
+    from branchrank.index.embedders.protocol import MODEL
     from branchrank.index.workspace_folder import CONFIG
 
     try:

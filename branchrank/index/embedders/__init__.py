@@ -33,6 +33,8 @@ from branchrank.core.io.progress import Notify
 from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.index.embedders.protocol import (
+    HUB_NAME,
+    MODEL,
     DocumentVectors,
     Embedder,
     TokenEmbedder,
@@ -47,8 +49,6 @@ ROUTES = ("fake", "openai", "ollama")
 ENTRY_POINTS = "branchrank.embedders"
 
 #: The names of the model that needs no model hub, and of the embedder without a model.
-MODEL = "all-MiniLM-L6-v2"
-HUB_NAME = f"sentence-transformers/{MODEL}"
 _KNOWN = (NONE, MODEL, HUB_NAME)
 
 

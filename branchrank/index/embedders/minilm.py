@@ -22,9 +22,15 @@ from branchrank.core.errors import ModelError
 from branchrank.core.execution.threads import thread_count
 from branchrank.core.io.files import digest_file
 from branchrank.core.settings.parts import Precision
-from branchrank.index.embedders import HUB_NAME, MODEL
 from branchrank.index.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
-from branchrank.index.embedders.protocol import EmbedderIdentity, QueryVectors, unit_row, unit_rows
+from branchrank.index.embedders.protocol import (
+    HUB_NAME,
+    MODEL,
+    EmbedderIdentity,
+    QueryVectors,
+    unit_row,
+    unit_rows,
+)
 
 WEIGHTS_DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WEIGHTS_BYTES = 90_868_376

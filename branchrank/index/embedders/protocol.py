@@ -32,6 +32,10 @@ from numpy.typing import NDArray
 from branchrank.core.errors import ArtifactError, ModelError
 from branchrank.core.records import SEED, Record
 
+#: The name of the model that needs no model hub, and its name on the hub.
+MODEL = "all-MiniLM-L6-v2"
+HUB_NAME = f"sentence-transformers/{MODEL}"
+
 Vectors = NDArray[np.float32]
 
 
