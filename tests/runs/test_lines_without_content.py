@@ -10,7 +10,7 @@ from support.commands import benchmark, invoke, table, write_lines
 from support.refinished import refinish
 
 from branchrank import Run
-from branchrank.reports.verify import verify_run
+from branchrank.reports.verify import verify
 
 CALL = ["# Guide", "", "Call it:", "", "```python", "run()", "```", ""]
 CODE = ["def boil():", '    """Boil the water.', "", "    Wait a minute.", '    """', "    return 1"]
@@ -74,6 +74,6 @@ def test_other_lines_than_those_of_the_corpus_are_found(
     assert old in text
     (made / name).write_text(text.replace(old, new, 1))
     refinish(made)
-    findings = verify_run(made, corpus=made.parents[1] / "docs").findings
+    findings = verify(made, corpus=made.parents[1] / "docs").findings
     (made / name).write_text(text)
     assert any(found in str(each) for each in findings), findings
