@@ -1,11 +1,10 @@
-"""Take the screenshots for the documentation (needs ``chromium``).
+"""Take the screenshots for the documentation from the folder of a finished demo (needs ``chromium``).
 
-    python docs/screenshots.py
+``python docs/transcript.py`` calls :func:`pictures` with the folder of its own demo.
 
-1. Run ``branchrank demo`` in a temporary folder.
-2. Save the first page of the report as ``images/report.png``.
-3. Save the labels of a question on the local page as ``images/view.png``.
-4. Save a screenshot of the terminal UI, with a query on the bundled sample, as ``images/terminal.svg``.
+1. Save the first page of the report as ``images/report.png``.
+2. Save the labels of a question on the local page as ``images/view.png``.
+3. Save a screenshot of the terminal UI, with a query on the bundled sample, as ``images/terminal.svg``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import asyncio
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from branchrank import Workspace
@@ -77,15 +75,8 @@ async def terminal_picture(data: Path) -> None:
             app.save_screenshot(filename="terminal.svg", path=str(IMAGES))
 
 
-def main() -> None:
-    IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "demo"
-        subprocess.run([sys.executable, "-m", "branchrank", "demo", folder, "--quiet"], check=True)
-        report_picture(folder)
-        view_picture(folder)
-        asyncio.run(terminal_picture(folder))
-
-
-if __name__ == "__main__":
-    main()
+def pictures(folder: Path) -> None:
+    """Save all pictures of the demo in ``folder``."""
+    report_picture(folder)
+    view_picture(folder)
+    asyncio.run(terminal_picture(folder))

@@ -1,14 +1,17 @@
-"""Write ``transcript.md``, which takes a few minutes and 2 GB of disk space in a temporary folder.
+"""Write ``transcript.md``, the results in the README and the pictures in ``images``, all of one run.
 
     python docs/transcript.py
+
+This takes a few minutes, 2 GB of disk space in a temporary folder, and ``chromium``.
 
 1. Build a wheel from the last commit and install it into an empty virtual environment.
 2. Run ``branchrank demo``.
 3. Run ``branchrank init`` on a folder of documents (a copy of this documentation).
 4. Write five questions with ``branchrank questions add``, and delete the three example questions.
 5. Run ``branchrank run``, whose output starts with the verdict.
+6. Write the results of the demo to the README, and take the pictures of the demo.
 
-The page contains the commands, their output, and how long each step takes (in seconds).
+The transcript contains the commands, their output, and how long each step takes (in seconds).
 """
 
 from __future__ import annotations
@@ -25,8 +28,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from branchrank import Run
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "transcript.md"
+README = ROOT / "README.md"
+#: The place of the results in the README.
+MARK = "<!-- result -->\n"
+DEMO = "run the demo"
 #: Each question with its document and the first words of the paragraph that answers it.
 QUESTIONS = (
     ("what does it cost to install", "installation.md", "| everything |"),
@@ -57,6 +66,25 @@ The installation increased the size of the environment from {before:.0f} MB to {
 [Installation](installation.md#disk-space-of-the-packages) lists the size of each package. The documents are
 the pages of this documentation.
 """
+
+
+RESULT = """\
+`make demo` prints these results for the bundled sample, without an LLM. Hit rates are shares of the
+{answerable} questions that have an answer (of {asked}). The picture, the table and the
+[transcript](docs/transcript.md) are of one run ({date}, {cores} CPU cores).
+
+| predictor | {headings} | lines per hit | p50 / p95 ms |
+| --- | --- | --- | --- | --- | --- | --- |
+{rows}
+
+{verdict}
+
+`--fusion score` gives local-score and hybrid-score. See also [an example
+report](reports/examples/sample/report.md) and [results on real
+documentation](docs/results/documentation-sets.md).
+"""
+#: The hit rates in the README's table.
+RATES = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5")
 
 
 @dataclass(frozen=True)
@@ -104,11 +132,10 @@ def megabytes(folder: Path) -> float:
     return sum(path.stat().st_size for path in files) / 1e6
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build a wheel from the last commit, and return its path."""
-    subprocess.run(["git", "clone", "--quiet", ROOT, folder / "clone"], check=True)  # noqa: S607
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
-    subprocess.run([*pip, folder / "clone"], check=True)
+def build_wheel(folder: Path, pip: Path) -> Path:
+    """Build a wheel from the clone of the last commit in ``folder``, and return its path."""
+    words = [pip, "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", folder]
+    subprocess.run([*words, folder / "clone"], check=True)
     [wheel] = folder.glob("branchrank-*.whl")
     return wheel
 
@@ -132,7 +159,8 @@ def drop_examples(path: Path) -> None:
 
 def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
     """Run all steps, and return them with the environment's size in MB before and after the installation."""
-    wheel, environment, here = build_wheel(folder), folder / "venv", folder / "here"
+    environment, here = folder / "venv", folder / "here"
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder / "clone"], check=True)  # noqa: S607
     shutil.copytree(folder / "clone" / "docs", here / "docs", ignore=shutil.ignore_patterns("*.py", "images"))
     (here / "docs" / PAGE.name).unlink(missing_ok=True)
     record = Recorder(here, environment)
@@ -140,11 +168,12 @@ def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
         "create an empty environment", sys.executable, "-m", "venv", environment, shown="python -m venv venv"
     )
     before = megabytes(environment)
+    wheel = build_wheel(folder, environment / "bin" / "pip")
     install = ("pip", "install", "-qq", "--disable-pip-version-check")
     pins = ROOT / "constraints.txt"
     record.run("install the wheel", *install, "-c", pins, wheel, shown=f"pip install {wheel.name}")
     after = megabytes(environment)
-    record.run("run the demo", "branchrank", "demo", "--quiet")
+    record.run(DEMO, "branchrank", "demo", "--quiet")
     record.run("start with your own folder", "branchrank", "init", "docs")
     for place, (question, source, beginning) in enumerate(QUESTIONS, 1):
         where = ("--source", source, "--lines", lines_of(here / "docs" / source, beginning))
@@ -153,6 +182,26 @@ def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
     drop_examples(here / "questions.jsonl")
     record.run("build the index and compare the systems", "branchrank", "run", "experiment.toml", "--quiet")
     return record.steps, before, after
+
+
+def results(run: Run, output: str) -> str:
+    """Return the results of the demo's ``run`` for the README. ``output`` is what the demo printed."""
+    rows = []
+    for each in run.summary.to_dict("records"):
+        times = f"{each['latency_p50_ms']:.1f} / {each['latency_p95_ms']:.1f}"
+        shares = (f"{each[name]:.1%}" for name in RATES)
+        cells = (each["predictor"], *shares, f"{each['lines_per_hit']:.1f}", times)
+        rows.append(f"| {' | '.join(cells)} |")
+    verdict = output.partition("\n\n")[2].partition("\n\n")[0]
+    return RESULT.format(
+        answerable=sum(question.answerable for question in run.data.asked),
+        asked=len(run.data.asked),
+        headings=" | ".join(name.replace("_", " ") for name in RATES),
+        date=time.strftime("%Y-%m-%d"),
+        cores=os.cpu_count(),
+        rows="\n".join(rows),
+        verdict="\n>\n".join(f"> {line}" for line in verdict.splitlines()),
+    )
 
 
 def page(steps: list[Step], before: float, after: float, load: str) -> str:
@@ -180,11 +229,19 @@ def _block(step: Step) -> str:
 
 
 def main() -> None:
+    from screenshots import pictures
+
     load = f"{os.getloadavg()[0]:.1f}"
     with tempfile.TemporaryDirectory() as name:
-        made = ten_minutes(Path(name))
-    PAGE.write_text(page(*made, load), encoding="utf-8")
-    print(f"written: {PAGE}")
+        steps, before, after = ten_minutes(Path(name))
+        PAGE.write_text(page(steps, before, after, load), encoding="utf-8")
+        demo = Path(name) / "here" / "branchrank-demo"
+        [run] = (demo / "reports").iterdir()
+        [output] = [step.output for step in steps if step.title == DEMO]
+        start, _, end = README.read_text(encoding="utf-8").split(MARK)
+        README.write_text(MARK.join([start, results(Run.load(run), output), end]), encoding="utf-8")
+        pictures(demo)
+    print(f"written: {PAGE}, {README}, and the pictures")
 
 
 if __name__ == "__main__":

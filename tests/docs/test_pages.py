@@ -57,6 +57,25 @@ def test_the_pages_answer_the_questions_of_the_transcript() -> None:
         assert transcript.lines_of(DOCS / source, beginning)
 
 
+def test_the_results_in_the_readme_are_those_of_the_transcript() -> None:
+    """One command writes both; the picture is of the same run."""
+    _, result, _ = (ROOT / "README.md").read_text(encoding="utf-8").split("<!-- result -->\n")
+    printed = TEXTS["transcript.md"].partition("branchrank demo --quiet\n")[2].partition("```")[0]
+    cells = [re.split(r"[ |/]+", line.strip("| ")) for line in result.splitlines() if "%" in line]
+    rows = {row[0]: row[1:] for row in cells if row[0] != ">"}
+    assert len(rows) == 8
+    for name, row in rows.items():
+        [found] = re.findall(rf"(?m)^{name} +(.+)$", printed)
+        *shares, lines, p50, p95, _, _ = found.split()
+        assert row[:5] == [*shares, lines]
+        assert [*map(float, row[5:])] == pytest.approx([float(p50), float(p95)], abs=0.051)
+    said = [line.removeprefix("> ") for line in result.splitlines() if line.startswith("> ")]
+    assert said
+    assert [line for line in said if line not in printed.splitlines()] == []
+    [date] = re.findall(r"of one run \((\S+),", result)
+    assert f"on {date} with" in TEXTS["transcript.md"]
+
+
 def test_the_verification_page_is_up_to_date() -> None:
     made = script("verification_page").verification_page()
     assert TEXTS["verification.md"] == made, "run: python docs/verification_page.py"
