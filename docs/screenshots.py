@@ -36,19 +36,10 @@ def report_picture(folder: Path) -> None:
 def view_picture(folder: Path) -> None:
     """Save a screenshot of a question's passages on the local page."""
     [run] = (folder / "reports").iterdir()
-    words = [
-        "view",
-        folder / "reports",
-        "--data-dir",
-        folder,
-        "--annotator",
-        "ada",
-        "--no-open",
-        "--port",
-        "0",
-    ]
+    words = ["view", f"{folder.name}/reports", "--data-dir", folder.name, "--annotator", "ada"]
+    words += ["--no-open", "--port", "0"]
     command = [sys.executable, "-m", "branchrank", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, cwd=folder.parent, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         url = server.stderr.readline().split()[-1].partition("/#")[0]
         take(f"{url}/label?run={run.name}&question={LABELED}", "view.png")

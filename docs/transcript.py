@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from branchrank import Run
+from branchrank.runs.words import milliseconds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "transcript.md"
@@ -188,7 +189,7 @@ def results(run: Run, output: str) -> str:
     """Return the results of the demo's ``run`` for the README. ``output`` is what the demo printed."""
     rows = []
     for each in run.summary.to_dict("records"):
-        times = f"{each['latency_p50_ms']:.1f} / {each['latency_p95_ms']:.1f}"
+        times = " / ".join(milliseconds(each[f"latency_{name}_ms"]) for name in ("p50", "p95"))
         shares = (f"{each[name]:.1%}" for name in RATES)
         cells = (each["predictor"], *shares, f"{each['lines_per_hit']:.1f}", times)
         rows.append(f"| {' | '.join(cells)} |")

@@ -66,9 +66,7 @@ def test_the_results_in_the_readme_are_those_of_the_transcript() -> None:
     assert len(rows) == 8
     for name, row in rows.items():
         [found] = re.findall(rf"(?m)^{name} +(.+)$", printed)
-        *shares, lines, p50, p95, _, _ = found.split()
-        assert row[:5] == [*shares, lines]
-        assert [*map(float, row[5:])] == pytest.approx([float(p50), float(p95)], abs=0.051)
+        assert row == found.split()[:-2], "all but the LLM's calls and tokens"
     said = [line.removeprefix("> ") for line in result.splitlines() if line.startswith("> ")]
     assert said
     assert [line for line in said if line not in printed.splitlines()] == []
