@@ -69,7 +69,7 @@ class AnsweringTask:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
         from branchrank.search.llm.session import files_of
 
-        workspace = self._plan.folder()
+        workspace = self._plan.folder
         files = (workspace.given("chunks"), workspace.given("nodes"), workspace.given("adoption"))
         return (
             self._plan.data_dir,

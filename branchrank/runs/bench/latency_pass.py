@@ -25,6 +25,7 @@ import random
 import resource
 import time
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.records import Question
@@ -33,6 +34,9 @@ from branchrank.runs.bench.answering import FATAL
 from branchrank.runs.bench.predictors import BenchmarkPredictor
 from branchrank.runs.timings import COMPUTE, CPU, FAILED, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.search.systems.memo import caches_off
+
+#: The timing of a query that failed, without its predictor and question.
+_failed = partial(Timing, phase=FAILED, stage=TOTAL, ms=0.0)
 
 
 @caches_off()
@@ -56,7 +60,11 @@ def latency_pass(
         timings += (timing for timing in found if timing.phase == FIRST)
     order = random.Random(settings.sample_seed)  # noqa: S311 - an order, not a secret
     pairs = [(predictor, question) for question in questions for predictor in predictors]
-    timings += (_failed(each.name, asked.id) for each, asked in pairs if (each.name, asked.id) in failed)
+    timings += (
+        _failed(predictor=each.name, question_id=asked.id)
+        for each, asked in pairs
+        if (each.name, asked.id) in failed
+    )
     pairs = [(each, question) for each, question in pairs if (each.name, question.id) not in failed]
     asked: list[list[Timing]] = []
     whole = settings.latency_repeats * len(pairs)
@@ -89,10 +97,6 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
     return [timing for answer in kept for timing in answer]
 
 
-def _failed(predictor: str, question_id: str) -> Timing:
-    return Timing(predictor=predictor, question_id=question_id, phase=FAILED, stage=TOTAL, ms=0.0)
-
-
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
     """Answer one question, and return the time for each stage and for the whole query.
 
@@ -104,7 +108,7 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
     except FATAL:
         raise
     except Exception:
-        return [_failed(predictor.name, question.id)]
+        return [_failed(predictor=predictor.name, question_id=question.id)]
     elapsed = 1000.0 * (time.perf_counter() - wall)
     spent = 1000.0 * (_cpu_seconds() - cpu)
     stages = dict(retrieval.stage_ms)

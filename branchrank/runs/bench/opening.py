@@ -122,7 +122,7 @@ def open_plan(
         branch_kind(kind).require(plan.settings)
     with ExitStack() as opened:
         meter = LLMMeter(status)
-        folder = plan.folder(notify)
+        folder = WorkspaceFolder(plan.data_dir, plan.settings, notify, content=plan.config)
         asked = [system.llm for system in plan.systems if system.asks_llm]
         stages = opened.enter_context(open_llm(folder, asked, meter=meter))
         indexes: dict[str, Index] = {}

@@ -142,9 +142,10 @@ class Plan(Record, frozen=True, kw_only=True):
             settings = settings.with_parts(msgspec.structs.replace(part, token_vectors="none"))  # noqa: S106
         return WorkspaceFolder(self.data_dir, settings, notify, content=self.config)
 
-    def folder(self, notify: Notify = no_notice) -> WorkspaceFolder:
-        """Return the workspace with the settings of the plan."""
-        return WorkspaceFolder(self.data_dir, self.settings, notify, content=self.config)
+    @property
+    def folder(self) -> WorkspaceFolder:
+        """The workspace with the settings of the plan."""
+        return WorkspaceFolder(self.data_dir, self.settings, content=self.config)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,7 +160,7 @@ class Plan(Record, frozen=True, kw_only=True):
     @property
     def questions_file(self) -> Path:
         """The question file."""
-        return self.questions or self.folder().questions_path
+        return self.questions or self.folder.questions_path
 
 
 def check_plan(plan: Plan) -> list[Question]:
@@ -237,7 +238,7 @@ def _checked(plan: Plan) -> tuple[list[BranchRankError], list[Question] | None]:
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
     questions = _attempt(found, lambda: asked_questions(plan))
     if plan.predictors:
-        _attempt(found, lambda: plan.folder().corpus_root)
+        _attempt(found, lambda: plan.folder.corpus_root)
     return found, questions
 
 

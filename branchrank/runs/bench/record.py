@@ -63,7 +63,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
     first = next(iter(opened.indexes.values()), None)
     if first is None:
         return record
-    workspace = plan.folder()
+    workspace = plan.folder
     return msgspec.structs.replace(
         record,
         corpus=relative(workspace.corpus_root),
@@ -315,7 +315,7 @@ def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
         )
     record = planned_record(plan, questions, os.environ)
     if plan.systems:
-        workspace = plan.folder()
+        workspace = plan.folder
         digest = digest_now(workspace.corpus_root, workspace.exclude)
         record = msgspec.structs.replace(record, corpus_digest=digest)
     return seal_of(record)
