@@ -19,19 +19,19 @@ from support.needs import INSTALL, need
 USERS = {
     "cc": ("faults/test_disk_faults.py", "security/test_sockets.py"),
     "chromium": (
-        "report/test_html.py",
-        "report/test_page_looks.py",
+        "reports/test_html.py",
+        "reports/test_page_looks.py",
         "view/test_view_looks.py",
         "view/test_view_labels.py::test_a_question_is_added_with_the_keyboard",
         "view/test_view_questions.py::test_a_reader_filters_opens_and_reloads",
     ),
-    "git": ("corpus/test_named_corpora.py::test_a_repository_comes_at_its_pinned_commit",),
+    "git": ("documents/test_named_corpora.py::test_a_repository_comes_at_its_pinned_commit",),
     "redis-server": (
         "acceptance/test_document_002_qdrant.py::TestPerformanceAndCaching::test_embedding_cache",
         "doors/test_caches.py::test_a_repeated_query_uses_the_caches[redis-library-True]",
-        "embedders/test_embedding_redis.py",
-        "llm/test_decision_caches.py",
-        "llm/test_two_endpoints.py::test_the_second_server_is_called_and_the_runs_differ[redis]",
+        "index/test_embedding_redis.py",
+        "search/test_decision_caches.py",
+        "search/test_two_endpoints.py::test_the_second_server_is_called_and_the_runs_differ[redis]",
         "security/test_secrets_leave_nothing.py::test_no_flow_stores_a_secret",
     ),
 }

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.commands import invoke
 from support.front_doors import Command, Library, Mcp, Tui, grep_beside_embedding, make_indexed
 from support.small_index import DOCUMENTS
 
@@ -163,10 +164,11 @@ class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
 
 
 class TestVectorSearchThreshold:
-    def test_requirement(self, command: Command) -> None:
+    def test_requirement(self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shown = command("settings")
         assert re.search(r"vector_score_threshold\s+.*4\.0", shown.stdout), "the project's own"
-        assert "Default: 0.5" in " ".join(command("mcp", "--help").stdout.split())
+        monkeypatch.chdir(tmp_path)
+        assert "Default: 0.5" in " ".join(invoke("mcp", "--help").stdout.split())
 
     def test_vector_search_with_results_below_threshold(self, mcp: Mcp) -> None:
         text = "Clearing the Cache"

@@ -16,7 +16,7 @@ from typing import Any
 import bm25s
 import pytest
 from support.chroma_answers import drop_the_best
-from support.commands import NO_LLM, QUESTIONS, benchmark, json_lines, table, write_lines
+from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, table, write_lines
 from support.embedding_servers import serving
 from support.front_doors import Command, Http, Library, ids, make_indexed
 from support.worlds import PAGES, numbered_pages
@@ -181,9 +181,12 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStageAVectorShortlist:
-    def test_1_the_query_is_embedded_by_coderankembed(self, command: Command) -> None:
+    def test_1_the_query_is_embedded_by_coderankembed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """With its query prefix; a small model of its architecture is embedded in ``tests/embedders``."""
-        text = " ".join(command("index", "--help").stdout.split()).replace("- ai", "-ai")
+        monkeypatch.chdir(tmp_path)
+        text = " ".join(invoke("index", "--help").stdout.split()).replace("- ai", "-ai")
         assert "--embedder TEXT" in text
         assert "Default: nomic-ai/CodeRankEmbed" in text
         prefixes = conventional_prefixes("nomic-ai/CodeRankEmbed")

@@ -60,7 +60,7 @@ def test_every_pair_or_several_baselines_by_flag_file_and_library(project: Path,
     assert compared(both) == [("bm25", "local"), ("bm25", "dense"), ("local", "dense")]
     result = invoke("benchmark", "--data-dir", project / "data", *three, "--all-pairs", "--baseline", "local")
     assert result.exit_code == 2
-    assert "remove --baseline or --all-pairs" in result.output
+    assert {"--baseline", "--all-pairs"} <= set(result.output.split())
     for declared in ('"all-pairs"', '["local", "bm25"]'):
         file = tmp_path / "pairs.toml"
         text = f"name = 'pairs'\ndata_dir = '{project / 'data'}'\n"
