@@ -34,7 +34,7 @@ from branchrank.questions.question_files import (
     sample_questions,
     write_questions,
 )
-from branchrank.runs.estimates import estimate
+from branchrank.runs.scores import estimate
 from branchrank.scoring.comparison import CompareOptions, Comparison
 from branchrank.scoring.intervals import difference_interval
 from branchrank.scoring.measures import named_measure

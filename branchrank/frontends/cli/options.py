@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: The key under which click's context stores the settings that were given as flags.
-_GIVEN = "branchrank.core.settings"
-_FLAGS = "branchrank.core.settings.flags"
+_GIVEN = "branchrank.settings"
+_FLAGS = "branchrank.settings.flags"
 #: The key under which click's context stores the settings that ``--fusion`` stands for.
 _SHARED = "branchrank.shared_settings"
 DEFAULT_DATA_DIR = Path("data")
