@@ -89,9 +89,8 @@ test-full: setup
 # Runs the tests as on a machine that has only Python, make, sh and coreutils, and no writable home. The temporary
 # folders are on disk, as where /dev/shm is small.
 test-bare: setup
-	mkdir -p build
 	PYTHONPATH=tests $(BIN)/python -m support.bare $(CURDIR)/$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile \
-		--no-loadscope-reorder --basetemp build/bare
+		--no-loadscope-reorder --basetemp $${TMPDIR:-/tmp}/branchrank-bare
 
 # Runs the tests with each supported version of Python, or with the versions in PYTHONS, such as PYTHONS="3.12".
 PYTHONS ?= 3.11 3.12 3.13

@@ -69,6 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = FULL_EXAMPLES if "full" in config.getoption("markexpr") else EXAMPLES
     settings.register_profile("tests", max_examples=examples, deadline=None, derandomize=True)
     settings.load_profile("tests")
+    if not os.access(Path.home(), os.W_OK):
+        # The clients of the model hub and of ir-datasets make folders in the home when they are imported.
+        own = Path(tempfile.mkdtemp(prefix="branchrank-home-"))
+        os.environ |= {"HF_HOME": str(own / "hub"), "IR_DATASETS_HOME": str(own / "datasets")}
+        config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
     memory = Path("/dev/shm")
     if hasattr(config, "workerinput") or config.option.basetemp or not os.access(memory, os.W_OK):
         return
