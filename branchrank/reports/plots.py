@@ -161,7 +161,7 @@ def rates(estimates: Estimates) -> Plot:
 
     rows: list[dict[str, Any]] = []
     for name, measure, each in estimates:
-        row, shown = f"{name}, {measure.replace('_', ' ')}", interval(each, "hit@")
+        row, shown = f"{name}, {measure.replace('_', ' ')}", interval(each, "hit@1")
         if each is not None:
             look = {"shape": "circle", "color": ACCENT, "shown": shown, "words": f"{row}: {shown}"}
             rows.append({"row": row, "value": each.value, **ends(each), **look})

@@ -35,7 +35,6 @@ from branchrank.runs.words import (
     change,
     interval,
     interval_words,
-    is_share,
     margin,
     milliseconds,
     number,
@@ -272,7 +271,7 @@ def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
 def _found(run: RunData, name: str) -> str:
     """Describe a system's score, such as ``right passage first for 48 of 100 questions``."""
     asked = plural(len(run.scores.answerable), "question")
-    if not is_share(run.primary.name):
+    if not run.primary.is_share:
         return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"
     depth = run.primary.measure.cutoff or 1
     what = "right page" if run.primary.mode == "relaxed" else "right passage"

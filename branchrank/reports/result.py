@@ -24,7 +24,7 @@ from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run_data import RunData, with_others
 from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow, count_columns, count_words
-from branchrank.runs.words import interval, is_share, milliseconds, number, percent, plural, score
+from branchrank.runs.words import interval, milliseconds, number, percent, plural, score
 from branchrank.scoring.matching import SHARES, gold_level, is_judged
 from branchrank.scoring.measures import Mode, NamedMeasure
 
@@ -60,7 +60,7 @@ def result(run: RunData) -> ReportSection:
 
 def rates_tables(run: RunData) -> list[Table]:
     """Return the table of rates, and those of half and full hits and of other requested measures, if any."""
-    others = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    others = [each for each in run.extra if not each.is_share and not each.same(run.primary)]
     more = {
         "Hits with any, half or all of the gold lines": at_depths(run),
         "Other requested measures": others,
@@ -183,7 +183,7 @@ def over(run: RunData) -> str:
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
     """Return "Hit rates", "Means" or "Hit rates and means" for the caption of a table of ``measures``."""
-    shares = [is_share(each.name) for each in measures]
+    shares = [each.is_share for each in measures]
     if all(shares):
         return "Hit rates"
     return "Hit rates and means" if any(shares) else "Means"
@@ -251,20 +251,20 @@ def value(found: Estimate | None, measure: str) -> str:
 def hits(run: RunData) -> list[NamedMeasure]:
     """Return a report's hit rates, except those for half and full hits, which have their own table."""
     depths = at_depths(run, strict=False)
-    return [each for each in run.shown if is_share(each.name) and each not in depths]
+    return [each for each in run.shown if each.is_share and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
     """Return the rates of half hits, full hits and (if ``strict``) strict hits in a report, by cutoff."""
     standard = [each for each in run.shown if each in run.standard]
-    found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
+    found = [each for each in standard if each.is_share and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
     return [each for each in ordered if strict or each.mode in SHARES]
 
 
 def means(run: RunData) -> list[NamedMeasure]:
     """Return all of a report's measures that are not hit rates."""
-    return [measure for measure in run.shown if not is_share(measure.name)]
+    return [measure for measure in run.shown if not measure.is_share]
 
 
 def rates_plot(run: RunData) -> Plot:

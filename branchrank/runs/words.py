@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from math import isinf
 
 from branchrank.runs.scores import Estimate
 from branchrank.scoring.comparison import Comparison
+from branchrank.scoring.measures import named_measure
 from branchrank.scoring.power import MOST_QUESTIONS
 
 NOTHING = "–"
@@ -23,12 +23,12 @@ def percent(value: float | None) -> str:
 
 
 def is_share(measure: str) -> bool:
-    """Return whether a measure is a share of the questions, such as a hit rate (printed as a percentage).
+    """Return whether the measure with this name is a share of the questions.
 
     >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
     (True, False, False)
     """
-    return re.search(r"(?:^|_)(?:hit|Success)(?:\(.*\))?@", measure) is not None
+    return named_measure(measure).is_share
 
 
 def score(value: float | None, measure: str) -> str:

@@ -126,23 +126,26 @@ PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
-    """The name and function of a measure, and the parameters that the measure accepts.
+    """The name, function and unit of a measure, and the parameters that the measure accepts.
 
-    ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
-    persistence p, which is the last argument of ``compute``. ``cutoff`` specifies whether ``@k`` is required,
-    optional or not allowed. The formulas and their sources are in ``docs/measures.md``.
+    The formulas and their sources are in ``docs/measures.md``.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
+    #: Whether the measure has a relevance threshold.
     takes_rel: bool = True
+    #: Whether the measure has a persistence p, which is the last argument of ``compute``.
     takes_p: bool = False
+    #: Whether ``@k`` is required, optional or not allowed.
     cutoff: Literal["needed", "optional", "none"] = "optional"
+    #: Whether the mean is a share of the questions, which is printed in percent.
+    is_share: bool = False
     compute: Compute
 
 
 DEFINITIONS = (
-    Definition(name="Success", aliases=("hit",), cutoff="needed", compute=success),
+    Definition(name="Success", aliases=("hit",), cutoff="needed", is_share=True, compute=success),
     Definition(name="RR", aliases=("MRR",), compute=reciprocal_rank),
     Definition(name="nDCG", aliases=("NDCG",), takes_rel=False, compute=ndcg),
     Definition(name="AP", aliases=("MAP",), compute=average_precision),
@@ -272,6 +275,11 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
     name: str
     mode: Mode
     measure: Measure
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the mean is a share of the questions, such as a hit rate (printed as a percentage)."""
+        return self.measure.definition.is_share
 
     def same(self, other: NamedMeasure) -> bool:
         """Return whether ``other`` has the same mode, definition and parameters; names may differ."""
