@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from branchrank.core.io.progress import Notify, no_notice
+from branchrank.core.settings import DEMO_FOLDER
 from branchrank.scoring.measures import BEIR_MEASURES
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ __all__ += ["write_latex"]
 
 #: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
-#: The folder that :func:`demo` fills by default.
-DEMO_FOLDER = Path("branchrank-demo")
 #: With these settings no LLM is called, even if an environment variable sets an LLM endpoint.
 _DEMO_SETTINGS = {
     "hybrid.no_llm": True,

@@ -23,6 +23,7 @@ import msgspec
 from branchrank.core.errors import CorpusError, UsageError
 from branchrank.core.io.files import storage_errors, write_bytes, write_text
 from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.core.settings import DEFAULT_REPORTS
 from branchrank.documents.document import Block, Document, Section
 from branchrank.documents.loading import discover, load_corpus
 from branchrank.documents.named import locate_corpus
@@ -226,7 +227,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
 
 def _own_folders(root: Path, data_dir: Path) -> Iterator[str]:
     """Yield the relative paths of BranchRank's output folders that are inside the corpus."""
-    for folder in (data_dir, Path("reports")):
+    for folder in (data_dir, DEFAULT_REPORTS):
         inside = os.path.relpath(folder.resolve(), root.resolve())
         if inside != "." and not inside.startswith(".."):
             yield Path(inside).as_posix()

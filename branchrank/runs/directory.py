@@ -26,6 +26,7 @@ from branchrank.core.io.files import (
 )
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Count, Record
+from branchrank.core.settings import DEFAULT_REPORTS, DEMO_FOLDER
 from branchrank.core.spec import System
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.runs.provenance import Provenance
@@ -51,7 +52,7 @@ GOLD = "gold.jsonl"
 PLOTS = "plots"
 
 #: The folders in which a run is found by its name, and the word for the newest run.
-RUN_FOLDERS = (Path("reports"), Path("branchrank-demo/reports"))
+RUN_FOLDERS = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS)
 LATEST = "latest"
 
 #: Settings sections that can change a row and are not recorded with a predictor or an index.

@@ -84,6 +84,21 @@ def test_several_runs_are_gated_and_the_worst_decides(
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("gate good --baseline close poor", 2),
+        ("gate good --delta 0.02 --baseline close poor", 2),
+        ("gate good --baseline close --baseline poor", 2),
+        ("gate --baseline good close", 10),
+        ("gate --delta 0.02 --baseline good close", 10),
+        ("gate close --baseline good --delta 0.02", 10),
+    ],
+)
+def test_the_gate_has_one_baseline(runs: dict[str, Path], words: str, code: int) -> None:
+    assert invoke(*(runs.get(word, word) for word in words.split())).exit_code == code
+
+
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), latency_sample=0)

@@ -96,6 +96,10 @@ from branchrank.core.spec import RECOMMENDED
 S = TypeVar("S", bound=Settings)
 #: The origin of a value that is not set by TOML, the environment or a flag.
 DEFAULT = "default"
+#: The folders that commands use unless others are given: the workspace, the runs and the demo.
+DEFAULT_DATA_DIR = Path("data")
+DEFAULT_REPORTS = Path("reports")
+DEMO_FOLDER = Path("branchrank-demo")
 
 
 class Setting(Record, frozen=True, kw_only=True):

@@ -97,7 +97,24 @@ def compare(
     write_latex(latex, comparison_table(compared))
 
 
-@click.command("gate", cls=Command)
+class _Gate(Command):
+    """The command ``gate``, which refuses two baselines."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a second ``--baseline``, and a RUN after the baseline if there are RUNs before the flag."""
+        at = [number for number, word in enumerate(args) if word.partition("=")[0] == "--baseline"]
+        candidates = self.make_parser(ctx).parse_args(args[: at[0]])[0]["runs"] if at else ()
+        second = args[at[0] + 2 : at[0] + 3] if isinstance(candidates, tuple) and candidates else []
+        if len(at) > 1 or (second and args[at[0]] == "--baseline" and not second[0].startswith("-")):
+            raise click.UsageError(
+                "--baseline takes one run; to check against several baselines, run gate once for each; "
+                "to check another RUN, give it before --baseline",
+                ctx,
+            )
+        return super().parse_args(ctx, args)
+
+
+@click.command("gate", cls=_Gate)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RUN)
 @flag("--baseline", "The baseline run.", kind=RUN, required=True)
 @flag(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.core.settings import PARTS, Setting, settings_of
+from branchrank.core.settings import DEFAULT_DATA_DIR, DEFAULT_REPORTS, PARTS, Setting, settings_of
 from branchrank.frontends.cli.terminal import safe
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ _GIVEN = "branchrank.settings"
 _FLAGS = "branchrank.settings.flags"
 #: The key under which click's context stores the settings that ``--fusion`` stands for.
 _SHARED = "branchrank.shared_settings"
-DEFAULT_DATA_DIR = Path("data")
-DEFAULT_REPORTS = Path("reports")
-DEMO_FOLDER = Path("branchrank-demo")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 SHARE = click.FloatRange(0, 1)

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from branchrank.core.errors import RunError
+from branchrank.core.settings import DEFAULT_DATA_DIR, DEMO_FOLDER
 from branchrank.frontends.cli.options import (
     DATA_DIR,
-    DEFAULT_DATA_DIR,
-    DEFAULT_REPORTS,
-    DEMO_FOLDER,
     FILE,
     FOLDER,
     QUIET,
@@ -184,8 +182,9 @@ def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_ope
     from branchrank.frontends.serve.view import View, serve_view
     from branchrank.frontends.serve.view_runs import RunList
     from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+    from branchrank.runs.directory import RUN_FOLDERS
 
-    folders = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS) if reports is None else (reports,)
+    folders = RUN_FOLDERS if reports is None else (reports,)
     runs = RunList(folders)
     if not runs.directories():
         remedy = "branchrank view FOLDER, or branchrank demo"

@@ -12,12 +12,10 @@ from branchrank import Workspace
 from branchrank.core.errors import CorpusError, UsageError
 from branchrank.core.io.printable import value_to_show
 from branchrank.core.io.progress import shown_progress
-from branchrank.core.settings import DEFAULT, PARTS, resolve, settings_of
+from branchrank.core.settings import DEFAULT, DEFAULT_DATA_DIR, DEMO_FOLDER, PARTS, resolve, settings_of
 from branchrank.frontends.cli.benchmark import report_run
 from branchrank.frontends.cli.options import (
     DATA_DIR,
-    DEFAULT_DATA_DIR,
-    DEMO_FOLDER,
     FOLDER,
     OPEN,
     QUIET,

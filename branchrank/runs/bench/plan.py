@@ -29,6 +29,7 @@ from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import NOT_REPORTED, Question, Record
 from branchrank.core.settings import (
     DEFAULT,
+    DEFAULT_REPORTS,
     BenchmarkSettings,
     IndexSettings,
     LLMSettings,
@@ -96,7 +97,7 @@ class Plan(Record, frozen=True, kw_only=True):
     predictors: tuple[PlannedSystem | BenchmarkPredictor, ...]
     indexes: Mapping[str, Resolved]
     questions: Path | None = None
-    reports: Path = Path("reports")
+    reports: Path = DEFAULT_REPORTS
     experiment: str = "benchmark"
     split: str = ""
     filters: tuple[str, ...] = ()

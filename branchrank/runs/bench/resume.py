@@ -29,6 +29,7 @@ from branchrank.core.io.printable import is_url, value_to_show
 from branchrank.core.io.progress import Notify, Progress
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import (
+    DEFAULT_DATA_DIR,
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
@@ -58,8 +59,6 @@ from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinishe
 
 R = TypeVar("R", bound=Record)
 Change = Callable[[str, str], str]
-
-DEFAULT_DATA_DIR = Path("data")
 
 
 class RunAccess(Record, frozen=True, kw_only=True):
