@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self, get_args
 
-from branchrank.core.errors import ArtifactError, QuestionError, UsageError
+from branchrank.core.errors import ArtifactError, QuestionError, Remedy, UsageError
 from branchrank.core.io import Closing
 from branchrank.core.io.progress import Notify, Progress, shown_progress
 from branchrank.core.records import Hit, Retrieval
@@ -363,7 +363,8 @@ class Workspace(Closing):
         asked = [each.question for each in load_questions(path, remedy=GIVE_QUESTIONS) if each.answerable]
         if not asked:
             raise QuestionError(
-                f"{path} has no answerable question", remedy="choose another file with --questions"
+                f"{path} has no answerable question",
+                remedy=Remedy("choose another file with {}", "--questions"),
             )
         distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
         return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)

@@ -28,23 +28,72 @@ from __future__ import annotations
 import copyreg
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+
+class Remedy(NamedTuple):
+    """One way to fix an error, which each command describes with the flags that it has.
+
+    Example: ``Remedy("use {}", "--embedder", "fake:64")``. A command that has no ``--embedder`` names the
+    key in ``branchrank.toml``.
+    """
+
+    #: What to do, as text. ``{}`` is replaced with the flags and the value.
+    text: str
+    #: Flags, separated with spaces. The user needs one of them.
+    flags: str = ""
+    #: The value of the flag.
+    value: str = ""
+    #: Whether the remedy is an alternative to the one before it. False: both are needed.
+    instead: bool = True
+
+    def __str__(self) -> str:
+        return self.naming(self.flags.split())
+
+    def naming(self, flags: Iterable[str]) -> str:
+        """Return the text with other flags in place of the remedy's own flags."""
+        return self.text.replace("{}", " ".join(filter(None, (" or ".join(flags), self.value))), 1)
+
+
+#: The remedies of an error. A text is a remedy without flags.
+Remedies: TypeAlias = str | Remedy | Iterable[str | Remedy]
+
+
+def remedy_text(remedies: Iterable[Remedy], describe: Callable[[Remedy], str] = str) -> str:
+    """Join remedies: ``or`` between alternatives, ``;`` between remedies that are all needed.
+
+    A remedy for which ``describe`` returns an empty string is left out.
+    """
+    groups: list[list[str]] = []
+    for remedy in remedies:
+        if not groups or not remedy.instead:
+            groups.append([])
+        groups[-1] += filter(None, [describe(remedy)])
+    listed = [(", ".join(texts[:-1]), texts[-1]) for texts in groups if texts]
+    return "; ".join(", or ".join(filter(None, texts)) for texts in listed)
 
 
 class BranchRankError(Exception):
     """Base class of the errors that a user can fix.
 
-    ``message`` describes what is wrong and where, and shows the invalid value. ``remedy`` is the command or
-    change that fixes the problem.
+    ``message`` describes what is wrong and where, and shows the invalid value. ``remedies`` are the commands
+    or changes that fix the problem, and ``remedy`` is their text.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    def __init__(self, message: str, *, remedy: Remedies = ()) -> None:
         super().__init__(message)
         self.message = message
-        self.remedy = remedy
+        listed = (remedy,) if isinstance(remedy, str | Remedy) else remedy
+        self.remedies = tuple(Remedy(each) if isinstance(each, str) else each for each in listed if each)
+
+    @property
+    def remedy(self) -> str:
+        """The remedies as text."""
+        return remedy_text(self.remedies)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error as its attributes, because the subclasses have different constructors."""

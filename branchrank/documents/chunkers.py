@@ -38,7 +38,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from branchrank.core.errors import BranchRankError, UsageError, first_line, or_else
+from branchrank.core.errors import BranchRankError, Remedy, UsageError, first_line, or_else
 from branchrank.core.io.environment import load_installed
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import Chunk, Passage
@@ -100,7 +100,7 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
     known += [entry.name for entry in entry_points(group=ENTRY_POINTS)]
     raise UsageError(
         f"there is no chunker {name!r}{or_else(name, known)}",
-        remedy="correct --chunker, or install the package that provides this chunker",
+        remedy=(Remedy("correct {}", "--chunker"), "install the package that provides this chunker"),
     )
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from importlib import metadata
 from typing import Any, NamedTuple, cast
 
-from branchrank.core.errors import MissingDependencyError, UsageError, first_line, or_else
+from branchrank.core.errors import MissingDependencyError, Remedy, UsageError, first_line, or_else
 from branchrank.documents.chunking import token_slices
 from branchrank.documents.token_chunkers import ChunkSize, Piece
 
@@ -66,7 +66,8 @@ def named_class(prefix: str, name: str) -> type:
     if not _is_chunker(found, package.method):
         names = [each for each in dir(module) if _is_chunker(getattr(module, each), package.method)]
         raise UsageError(
-            f"{package.module} has no chunker {name!r}{or_else(name, names)}", remedy="correct --chunker"
+            f"{package.module} has no chunker {name!r}{or_else(name, names)}",
+            remedy=Remedy("correct {}", "--chunker"),
         )
     return cast("type", found)
 
@@ -138,7 +139,9 @@ def _made(found: type, name: str, size: ChunkSize) -> Any:
     except Exception as error:  # Another package's class can raise any exception.
         raise UsageError(
             f"the chunker {name} can't be made: {first_line(error)}",
-            remedy="make it in a module with its arguments, and pass --chunker MODULE:OBJECT",
+            remedy=Remedy(
+                "make it in a module with its arguments, and pass {}", "--chunker", "MODULE:OBJECT"
+            ),
         ) from error
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.errors import CorpusError, UsageError
+from branchrank.core.errors import CorpusError, Remedy, UsageError
 from branchrank.core.execution import Executor
 from branchrank.core.io.files import read_beneath
 from branchrank.core.io.progress import Progress
@@ -191,7 +191,7 @@ def read_contents(
     if not any(map(len, chunks)):
         if settings.chunker != SECTIONS:
             message = f"the chunker {settings.chunker} made no chunks from the documents of the corpus {root}"
-            raise CorpusError(message, remedy="choose another --chunker")
+            raise CorpusError(message, remedy=Remedy("choose another {}", "--chunker"))
         raise CorpusError(
             f"the documents of the corpus {root} contain no text", remedy="add a document with text"
         )

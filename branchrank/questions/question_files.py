@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.errors import QuestionError, nearest_path
+from branchrank.core.errors import QuestionError, Remedies, Remedy, nearest_path
 from branchrank.core.io.files import (
     atomic_writer,
     digest_bytes,
@@ -62,10 +62,10 @@ class _Line(Record, frozen=True, kw_only=True):
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
 #: The suggested fix when a command with the ``--questions`` flag can't read the question file.
-GIVE_QUESTIONS = "give a question file with --questions"
+GIVE_QUESTIONS = Remedy("give a question file with {}", "--questions")
 
 
-def load_questions(path: Path, *, remedy: str = "pass the path of a question file") -> list[Question]:
+def load_questions(path: Path, *, remedy: Remedies = "pass the path of a question file") -> list[Question]:
     """Read a question file.
 
     Raises :class:`QuestionError` with the problems in the first ten invalid lines. If the file can't be read
@@ -305,7 +305,7 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
     if size > len(questions):
         raise QuestionError(
             f"a sample of {size} questions is not possible, since there are only {len(questions)}",
-            remedy=f"use --sample-size {len(questions)}, or 0 for all questions",
+            remedy=Remedy("use {}, or 0 for all questions", "--sample-size", str(len(questions))),
         )
 
     drawn = sorted(questions, key=lambda question: draw(seed, question.id))

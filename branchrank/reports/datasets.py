@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from rich.console import Console
 
-from branchrank.core.errors import RunError, UsageError, suggestion
+from branchrank.core.errors import Remedy, RunError, UsageError, suggestion
 from branchrank.core.io.files import write_text
 from branchrank.core.io.table import DAGGER, Styled, Table, latex_table, table_of
 from branchrank.core.records import Record
@@ -119,7 +119,8 @@ def compare_datasets(
     if not measure and len({run.primary.name for run in runs.values()}) > 1:
         declared = ", ".join(f"{run.primary.name} ({name})" for name, run in runs.items())
         raise UsageError(
-            f"the runs declare different measures: {declared}", remedy="choose one with --primary"
+            f"the runs declare different measures: {declared}",
+            remedy=Remedy("choose one with {}", "--primary"),
         )
     chosen = first.measure(measure)
     systems = [name for name in first.predictors if all(name in run.predictors for run in runs.values())]

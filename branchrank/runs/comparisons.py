@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from branchrank.core.errors import UsageError, suggestion
+from branchrank.core.errors import Remedy, UsageError, suggestion
 from branchrank.core.records import Record
 from branchrank.core.settings import BenchmarkSettings
 from branchrank.runs.scores import Scores
@@ -71,7 +71,7 @@ def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tu
         if name not in predictors:
             raise UsageError(
                 f"the baseline {name!r} is not among the predictors {', '.join(predictors)}",
-                remedy=suggestion(name, predictors) or "choose one of them with --baseline",
+                remedy=suggestion(name, predictors) or Remedy("choose one of them with {}", "--baseline"),
             )
         if name in names[:place]:
             raise UsageError(f"the baseline {name!r} is given twice", remedy="give it once")
@@ -115,7 +115,7 @@ def check_size(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
     if (count := len(measure_names(settings.measures))) > MOST_MEASURES:
         raise UsageError(
             f"{count} measures were requested, and at most {MOST_MEASURES} are allowed",
-            remedy="request fewer measures with --measure",
+            remedy=Remedy("request fewer measures with {}", "--measure"),
         )
     baselines = 1 if isinstance(settings.baseline, str) else len(settings.baseline)
     baselines = len(predictors) if settings.baseline == ALL_PAIRS else baselines
@@ -123,7 +123,7 @@ def check_size(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
         raise UsageError(
             f"{baselines} baselines with {len(predictors)} predictors make {count} comparisons, and at most "
             f"{MOST_COMPARISONS} are allowed",
-            remedy="choose one baseline with --baseline, or fewer predictors",
+            remedy=(Remedy("choose one baseline with {}", "--baseline"), "fewer predictors"),
         )
 
 
@@ -139,7 +139,7 @@ def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
         if cutoff > kept:
             raise UsageError(
                 f"measure {measure.name!r} needs {cutoff} hits, but --top-k {kept} keeps fewer",
-                remedy=f"--top-k {cutoff}, or a cutoff of at most {kept}",
+                remedy=(Remedy("{}", "--top-k", str(cutoff)), f"a cutoff of at most {kept}"),
             )
     baselines_of(settings.baseline, predictors)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from branchrank.core.errors import UsageError
+from branchrank.core.errors import Remedy, UsageError
 from branchrank.core.records import Record
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate, bounded
@@ -132,7 +132,7 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
     if not {value for of in scores.values() for value in of.values()} <= {0.0, 1.0}:
         raise UsageError(
             f"{chosen.name} has values other than 0 and 1 in {run.directory}",
-            remedy="choose a hit rate with --measure, such as strict_hit@1",
+            remedy=Remedy("choose a hit rate with {}, such as strict_hit@1", "--measure"),
         )
     pages = list(run.clusters.values())
     differences = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import tomllib
 from pathlib import Path
@@ -11,35 +12,55 @@ from support.commands import ROOT, every_command, invoke, make_project, write_li
 from support.extras import EXTRAS, declared, printed, write_documents
 from support.front_doors import make_indexed
 
-from branchrank.core.errors import MissingDependencyError
+from branchrank.core.errors import MissingDependencyError, Remedy, UsageError
 from branchrank.documents import reading
-from branchrank.frontends.cli.help import remedy_for
+from branchrank.frontends.cli.help import fix_for
 
 UNREACHABLE = (
-    "start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
-    "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
+    Remedy("start the server"),
+    Remedy("use {}", "--hybrid-base-url --pageindex-base-url"),
+    Remedy("leave out {}", "--hybrid-no-llm --pageindex-no-llm"),
 )
 
 
 @pytest.mark.parametrize(
-    ("words", "fix"),
+    ("words", "alternatives"),
     [
-        (("benchmark",), UNREACHABLE.replace("url, --", "url or --").replace("llm, --", "llm or --")),
         (
-            ("hybrid",),
-            "start the server, name another endpoint (--hybrid-base-url), "
-            "or leave the LLM out (--hybrid-no-llm)",
+            "benchmark",
+            [
+                "use --hybrid-base-url or --pageindex-base-url",
+                "or leave out --hybrid-no-llm or --pageindex-no-llm",
+            ],
         ),
-        (("questions", "generate"), "start the server, name another endpoint (--base-url)"),
+        ("hybrid", ["use --hybrid-base-url", "or leave out --hybrid-no-llm"]),
+        ("questions generate", ["or use --base-url"]),
         (
-            ("run",),
-            "start the server, name another endpoint (base_url in [hybrid] or base_url in [pageindex] of "
-            "branchrank.toml), or leave the LLM out (--hybrid-no-llm or --pageindex-no-llm)",
+            "run",
+            [
+                "use base_url in [hybrid] or base_url in [pageindex] of branchrank.toml",
+                "or leave out --hybrid-no-llm or --pageindex-no-llm",
+            ],
         ),
     ],
 )
-def test_suggested_alternatives_exist_in_the_command(words: tuple[str, ...], fix: str) -> None:
-    assert remedy_for(UNREACHABLE, every_command()[words]) == fix
+def test_suggested_alternatives_exist_in_the_command(words: str, alternatives: list[str]) -> None:
+    fix = fix_for(UNREACHABLE, every_command()[tuple(words.split())])
+    assert fix.split(", ") == ["start the server", *alternatives]
+
+
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [("index", "use --embedder fake:64"), ("run", 'use embedder = "fake:64" in [index] of branchrank.toml')],
+)
+def test_a_flag_that_the_command_lacks_becomes_a_line_of_the_workspace(command: str, fix: str) -> None:
+    assert fix_for([Remedy("use {}", "--embedder", "fake:64")], every_command()[command,]) == fix
+
+
+def test_remedies_that_are_all_needed_are_joined_without_or() -> None:
+    error = UsageError("two", remedy=["a", Remedy("b", instead=False), "c", Remedy("use {}", "--jobs", "1")])
+    assert error.remedy == "a; b, c, or use --jobs 1"
+    assert pickle.loads(pickle.dumps(error)).remedies == error.remedies
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 
-from branchrank.core.errors import MissingDependencyError, UsageError
+from branchrank.core.errors import MissingDependencyError, Remedy, UsageError
 from branchrank.core.execution import Executor, R, S, Task
 from branchrank.core.execution.threads import limited_threads
 from branchrank.core.io.keys import is_loopback
@@ -56,7 +56,10 @@ def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
     if engine.kind != "ray":
         for flag, value in (("--ray-address", engine.ray_address), ("--ray-ship", engine.ray_ship)):
             if value:
-                raise UsageError(f"{flag} needs --engine ray", remedy=f"add --engine ray, or remove {flag}")
+                raise UsageError(
+                    f"{flag} needs --engine ray",
+                    remedy=(Remedy("add {}", "--engine", "ray"), Remedy("remove {}", flag)),
+                )
     elif find_spec("ray") is None:
         raise MissingDependencyError("ray", extra="ray", purpose="--engine ray")
     _check_address(settings, engine.ray_address)
@@ -69,7 +72,7 @@ def _check_address(settings: Resolved, address: str) -> None:
     if address.startswith("ray://"):
         raise UsageError(
             f"{address} is an address for Ray Client, which is not supported",
-            remedy="run the command on a node of the cluster, with --ray-address HOST:6379",
+            remedy=Remedy("run the command on a node of the cluster, with {}", "--ray-address", "HOST:6379"),
         )
     origin = settings.origins.get("engine.ray_address", "")
     # A cluster can run code in this process, so a downloaded settings file must not select a remote cluster.
@@ -77,7 +80,7 @@ def _check_address(settings: Resolved, address: str) -> None:
     if address and not origin.startswith(("flag", "environment")) and not is_loopback(host):
         raise UsageError(
             f"{origin} sets the Ray cluster {address}, but a file can only select a cluster on this machine",
-            remedy=f"if you trust the cluster, add --ray-address {address}",
+            remedy=Remedy("if you trust the cluster, add {}", "--ray-address", address),
         )
 
 
@@ -92,7 +95,7 @@ def _check_llm(llm: LLMSettings) -> None:
             raise UsageError(
                 f"{flag} works only within one process, but --jobs or --engine divides the LLM calls among "
                 "several processes",
-                remedy=f"remove {flag}, or remove --jobs and --engine",
+                remedy=(Remedy("remove {}", flag), Remedy("remove {}", "--jobs --engine")),
             )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from branchrank.core.errors import WorkerError
+from branchrank.core.errors import Remedy, WorkerError
 from branchrank.core.execution.threads import usable_cpus
 from branchrank.core.execution.workers import Handler, LostError, Setup, pack
 from branchrank.core.io.environment import imported, temporary_environment
@@ -151,8 +151,14 @@ def _check_answers(address: str) -> None:
     except (OSError, ValueError, OverflowError) as error:
         raise WorkerError(
             f"the Ray address {address} does not answer: {error}",
-            remedy="start a cluster with `ray start --head --port 6379` and give --ray-address HOST:6379, "
-            "or remove --ray-address",
+            remedy=(
+                Remedy(
+                    "start a cluster with `ray start --head --port 6379` and give {}",
+                    "--ray-address",
+                    "HOST:6379",
+                ),
+                Remedy("remove {}", "--ray-address"),
+            ),
         ) from None
 
 

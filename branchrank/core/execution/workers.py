@@ -39,7 +39,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from branchrank.core.errors import UsageError, WorkerError
+from branchrank.core.errors import Remedy, UsageError, WorkerError
 from branchrank.core.execution import R, S, Task
 from branchrank.core.execution.threads import thread_count, use_threads
 from branchrank.core.io.environment import VERSION, set_up_worker
@@ -135,7 +135,7 @@ class Handler:
             raise WorkerError(
                 f"the node {os.uname().nodename} has no {os.path.normpath(place / missing[0])}, which the "
                 "worker needs",
-                remedy="put it on a disk that all nodes share, or add --ray-ship",
+                remedy=("put it on a disk that all nodes share", Remedy("add {}", "--ray-ship")),
             )
         os.chdir(place)
 
@@ -238,7 +238,7 @@ class _Crew:
             except LostError as error:
                 raise WorkerError(
                     f"{MOST_DEATHS} workers died while processing shard {number} of {len(shards)}: {error}",
-                    remedy="check the free memory, or use one process with --jobs 1",
+                    remedy=("check the free memory", Remedy("use one process with {}", "--jobs", "1")),
                 ) from None
             results, raised = pickle.loads(content)  # noqa: S301 - from our workers
             if raised is not None:
@@ -256,7 +256,10 @@ class _Crew:
             if time.monotonic() - since > STARTS_WITHIN_S and not any(self.workers.values()):
                 raise WorkerError(
                     f"no worker was ready within {STARTS_WITHIN_S:.0f} seconds",
-                    remedy="check that the cluster has free CPUs (`ray status`), or lower --jobs",
+                    remedy=(
+                        "check that the cluster has free CPUs (`ray status`)",
+                        Remedy("lower {}", "--jobs"),
+                    ),
                 )
 
     def stop(self, at_once: bool) -> None:
@@ -311,7 +314,9 @@ class _Crew:
                 if starts == MOST_DEATHS:
                     raise WorkerError(
                         f"{MOST_DEATHS} workers in a row died before they were ready: {error}",
-                        remedy="run the command without --jobs and --engine to see the error itself",
+                        remedy=Remedy(
+                            "run the command without {} to see the error itself", "--jobs --engine"
+                        ),
                     ) from None
             else:
                 self.workers[worker] = True
@@ -338,7 +343,7 @@ def _setup(task: Task[Any, Any], threads: int) -> Setup:
     except Exception as error:  # A user's object can raise any exception.
         raise UsageError(
             f"the work can't be sent to other processes: {type(error).__name__}: {error}",
-            remedy="give the predictor as module:Class, or remove --jobs and --engine",
+            remedy=("give the predictor as module:Class", Remedy("remove {}", "--jobs --engine")),
         ) from error
     return Setup(
         task=content,

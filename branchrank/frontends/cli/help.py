@@ -6,10 +6,12 @@ The flags of settings are below the titles of their settings groups.
 
 from __future__ import annotations
 
-import re
+import json
+from collections.abc import Iterable
 
 import click
 
+from branchrank.core.errors import Remedy, remedy_text
 from branchrank.core.settings import PARTS, settings_of
 
 #: A command with more flags than this has ``--help-all``.
@@ -59,47 +61,38 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
             formatter.write_dl(records)
 
 
-_FLAG = r"--[a-z][a-z0-9-]*"
-_PIECES = re.compile(rf"branchrank [a-z-]+[^,;`)]*|{_FLAG}(?:(?:, | or ){_FLAG})*")
-_VALUED = re.compile(rf"({_FLAG})(?: ([a-z]\w*))?")
-_CLAUSES = re.compile(r"(?=, or |; )")
 _OWN_LLM = "--base-url"
-_PLACE = "of branchrank.toml"
 
 
-def remedy_for(remedy: str, command: click.Command) -> str:
-    """Return the fix for an error. The returned fix mentions only flags that ``command`` has.
+def fix_for(remedies: Iterable[Remedy], command: click.Command) -> str:
+    """Return the fix for an error as text. The text mentions only flags that ``command`` has.
 
-    If the command has none of the flags in a list, the list is replaced with the keys of the flags' settings
-    in ``branchrank.toml``. An alternative with a flag or a value that the command lacks is left out.
+    If the command has none of a remedy's flags, their keys in ``branchrank.toml`` are named. A remedy with a
+    flag or a value that the command lacks is left out.
     """
-    has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    own = {flag: option for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
-    def fitted(found: re.Match[str]) -> str:
-        text = found[0]
-        flags = re.findall(_FLAG, text) if text.startswith("--") else []
-        known = [settings[flag] for flag in flags if flag in settings]
+    def accepts(flag: str, value: str) -> bool:
+        choices = getattr(own[flag].type, "choices", ()) if flag in own else settings[flag].choices
+        return not value or value in (choices or (value,))
+
+    def described(remedy: Remedy) -> str:
+        named = remedy.flags.split()
+        known = [settings[flag] for flag in named if flag in settings]
         # `questions generate` has --base-url where `benchmark` has --hybrid-base-url.
-        own = [f"--{each.name}".replace("_", "-") for each in known]
-        if kept := [flag for flag in flags if flag in has] or [flag for flag in own if flag in has]:
-            return " or ".join(dict.fromkeys(kept))
-        if flags == ["--questions"] and "experiment" in has:
-            return "`questions` in the experiment"
-        return (
-            f"{' or '.join(f'{each.name} in [{each.section}]' for each in known)} {_PLACE}" if known else text
-        )
+        short = [f"--{setting.name}".replace("_", "-") for setting in known]
+        flags = [flag for flag in named if flag in own] or [flag for flag in short if flag in own]
+        if not all(accepts(flag, remedy.value) for flag in flags or [setting.flag for setting in known]):
+            return ""
+        if not named or flags:
+            return remedy.naming(dict.fromkeys(flags))
+        if "experiment" in own and named == ["--questions"]:
+            return remedy.naming(["`questions` in the experiment"])
+        if not known or _OWN_LLM in own:
+            return ""
+        equals = f" = {json.dumps(remedy.value)}" if remedy.value else ""
+        keys = " or ".join(f"{setting.name}{equals} in [{setting.section}]" for setting in known)
+        return remedy.text.replace("{}", f"{keys} of branchrank.toml", 1)
 
-    choices = {setting.flag: setting.choices for setting in settings.values()} | {
-        flag: tuple(getattr(option.type, "choices", ())) for option in command.params for flag in option.opts
-    }
-
-    def works(clause: str) -> bool:
-        named = () if "branchrank " in clause else _VALUED.findall(clause)
-        return all(
-            flag in choices and (not value or value in (choices[flag] or value)) for flag, value in named
-        )
-
-    first, *others = _CLAUSES.split(remedy)
-    clauses = [_PIECES.sub(fitted, clause) for clause in (first, *filter(works, others))]
-    return "".join(clause for clause in clauses if _OWN_LLM not in has or _PLACE not in clause)
+    return remedy_text(remedies, described)

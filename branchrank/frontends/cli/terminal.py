@@ -19,7 +19,7 @@ import click
 
 from branchrank.core.errors import BranchRankError, StorageError
 from branchrank.core.io.printable import safe as safe
-from branchrank.frontends.cli.help import MANY, help_all_option, remedy_for, write_options
+from branchrank.frontends.cli.help import MANY, fix_for, help_all_option, write_options
 
 if TYPE_CHECKING:
     from branchrank.core.io.printable import Redactor
@@ -79,7 +79,7 @@ def show_error(error: BranchRankError, command: click.Command) -> None:
     """
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
-    if remedy := remedy_for(error.remedy, command):
+    if remedy := fix_for(error.remedies, command):
         click.echo(f"  fix: {safe(redact(remedy))}", err=True)
 
 

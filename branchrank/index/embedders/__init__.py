@@ -27,7 +27,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from branchrank.core.errors import ModelError, UsageError, WorkerError, or_else, suggestion
+from branchrank.core.errors import ModelError, Remedy, UsageError, WorkerError, or_else, suggestion
 from branchrank.core.io.environment import load_installed
 from branchrank.core.io.progress import Notify
 from branchrank.core.settings import IndexSettings
@@ -95,7 +95,7 @@ def open_embedder(
         return _open_named(settings, notify or (lambda line: None))
     except ModelError as error:
         if meant := _meant(settings.embedder):
-            raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
+            raise ModelError(f"{error.message}; {meant}", remedy=error.remedies) from error
         raise
 
 
@@ -113,11 +113,13 @@ def check_name(embedder: str) -> None:
     if model and route not in _routes():  # Hub names contain no colon.
         raise UsageError(
             f"embedder {embedder!r}: there is no embedder {route!r}{or_else(route, _routes())}",
-            remedy="correct --embedder, or install the package that provides this embedder",
+            remedy=(Remedy("correct {}", "--embedder"), "install the package that provides this embedder"),
         )
     meant = _meant(embedder)
     if meant and "/" not in embedder and route not in _routes():  # Hub names have the form owner/name.
-        raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
+        raise UsageError(
+            f"there is no embedder {embedder!r}; {meant}", remedy=Remedy("correct {}", "--embedder")
+        )
 
 
 def _open_installed(entry: EntryPoint, model: str, notify: Notify | None) -> Embedder:
@@ -159,7 +161,10 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
 def _float32_only(settings: IndexSettings) -> UsageError:
     return UsageError(
         f"the embedder {settings.embedder} does not support the precision {settings.embedder_precision}",
-        remedy=f"use --embedder-precision float32, or --embedder {MODEL}",
+        remedy=(
+            Remedy("use {}", "--embedder-precision", "float32"),
+            Remedy("use {}", "--embedder", MODEL),
+        ),
     )
 
 
@@ -203,7 +208,7 @@ def on_server(name: str) -> bool:
 def _no_tokens(name: str) -> UsageError:
     return UsageError(
         f"the embedder {name} does not compute token vectors, which late interaction needs",
-        remedy=f"use --embedder {MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
+        remedy=Remedy("use {} (or CodeRankEmbed, or any sentence-transformers model)", "--embedder", MODEL),
     )
 
 

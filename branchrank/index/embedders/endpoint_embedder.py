@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from branchrank.core.errors import ModelError, UsageError
+from branchrank.core.errors import ModelError, Remedy, UsageError
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.io.keys import open_endpoint
 from branchrank.core.io.printable import Redactor, encodable, url_to_show
@@ -101,7 +101,7 @@ class ServerEmbedder(ABC):
         if not model:
             raise UsageError(
                 f"the embedder {self.route!r} needs the name of a model",
-                remedy=f"use --embedder {self.route}:MODEL",
+                remedy=Remedy("use {}", "--embedder", f"{self.route}:MODEL"),
             )
         self.model = model
         self._built = built
@@ -110,7 +110,9 @@ class ServerEmbedder(ABC):
         if self.endpoint.query:
             raise UsageError(
                 f"{url_to_show(url)!r} is not the base URL of an embedding endpoint",
-                remedy="use an http or https URL without `?`: --embedding-url http://127.0.0.1:8080/v1",
+                remedy=Remedy(
+                    "use an http or https URL without `?`: {}", "--embedding-url", "http://127.0.0.1:8080/v1"
+                ),
             )
         self._remedies = _REMEDIES
 
@@ -172,7 +174,7 @@ class ServerEmbedder(ABC):
         except NOT_JSON as error:
             raise ModelError(
                 f"the response of {url} does not contain embeddings: {error}",
-                remedy="check that --embedding-url is the URL of an embedding server",
+                remedy=Remedy("check that {} is the URL of an embedding server", "--embedding-url"),
             ) from None
 
     @property
@@ -259,7 +261,7 @@ class OpenAIEmbedder(ServerEmbedder):
         if not url and not self.endpoint.authorization:
             raise ModelError(
                 f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
-                remedy="use --embedding-url, or set OPENAI_API_KEY",
+                remedy=(Remedy("use {}", "--embedding-url"), "set OPENAI_API_KEY"),
             )
         if "/" not in self.endpoint.url.partition("://")[2]:
             self.endpoint.url += "/v1"

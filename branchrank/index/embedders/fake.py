@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 import Stemmer
 
-from branchrank.core.errors import UsageError
+from branchrank.core.errors import Remedy, UsageError
 from branchrank.index.embedders.protocol import (
     DocumentVectors,
     EmbedderIdentity,
@@ -54,7 +54,7 @@ class FakeEmbedder:
         if dimension < 2:
             raise UsageError(
                 f"the fake embedder needs at least 2 dimensions, not {dimension}",
-                remedy="use --embedder fake, or fake:64",
+                remedy=Remedy("use {}, or fake:64", "--embedder", "fake"),
             )
         self.identity = EmbedderIdentity(
             name="fake", model="fake", revision="1", dimension=dimension, max_tokens=MAX_TOKENS
@@ -135,5 +135,9 @@ def no_vectors(what: str) -> UsageError:
     """Return the error for a vector search in an index without vectors."""
     return UsageError(
         f"{what} has no vectors, because its embedder is {NONE}",
-        remedy="use --embedder all-MiniLM-L6-v2 (or another model), or --mode keyword, or --predictor bm25",
+        remedy=(
+            Remedy("use {} (or another model)", "--embedder", "all-MiniLM-L6-v2"),
+            Remedy("{}", "--mode", "keyword"),
+            Remedy("{}", "--predictor", "bm25"),
+        ),
     )

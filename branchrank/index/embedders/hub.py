@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.errors import ModelError
+from branchrank.core.errors import ModelError, Remedy
 from branchrank.core.io.files import NOT_JSON, digest_file, digest_of
 from branchrank.core.io.progress import Notify
 from branchrank.core.records import Record
@@ -24,8 +24,12 @@ from branchrank.core.records import Record
 #: The number of seconds to wait for a response from the hub.
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
-REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
-_REMEDY = f"{REMEDY}, pass a local folder, or check the network connection"
+REMEDY = Remedy(
+    "choose another model, such as {}, which needs no download from a model hub",
+    "--embedder",
+    "all-MiniLM-L6-v2",
+)
+_REMEDY = (REMEDY, "pass a local folder", "check the network connection")
 
 
 class Module(Record, frozen=True, kw_only=True):
@@ -45,7 +49,7 @@ def model_folder(model: str, revision: str, notify: Notify) -> Path:
     if os.path.isdir(folder):  # unlike Path, also for names that are too long
         return folder
     if folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        raise ModelError(f"there is no model folder {model!r}", remedy="correct --embedder")
+        raise ModelError(f"there is no model folder {model!r}", remedy=Remedy("correct {}", "--embedder"))
     cached = _cached(model, revision)
     return cached if cached is not None else _download(model, revision, notify)
 
@@ -68,7 +72,7 @@ def _cached(model: str, revision: str) -> Path | None:
         folder = _snapshot(model, revision, local_files_only=True)
     except HFValidationError as error:
         raise ModelError(
-            f"{model!r} is not a valid model name: {error}", remedy="correct --embedder"
+            f"{model!r} is not a valid model name: {error}", remedy=Remedy("correct {}", "--embedder")
         ) from None
     except OSError:
         return None

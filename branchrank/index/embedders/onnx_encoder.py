@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ModelError
+from branchrank.core.errors import ModelError, Remedy
 from branchrank.core.io.environment import imported, temporary_environment
 from branchrank.core.io.printable import encodable
 from branchrank.core.records import Record
@@ -244,7 +244,7 @@ def layers(template: str, count: int, name: str, epsilon: float) -> str:
     )
 
 
-def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
+def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: Remedy) -> Tokenizer:
     """Load the tokenizer in ``folder``, and make it truncate texts to ``max_tokens`` tokens.
 
     ``model`` is the model's name in error messages. Raises :class:`ModelError` if the tokenizer can't be
@@ -318,7 +318,7 @@ class _OpenVino:
         if precision != "bf16":
             raise ModelError(
                 f"this CPU has no bfloat16 instructions: OpenVINO uses {precision}",
-                remedy="use --embedder-precision float32",
+                remedy=Remedy("use {}", "--embedder-precision", "float32"),
             )
         self._own = local()
 

@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ArtifactError, ModelError
+from branchrank.core.errors import ArtifactError, ModelError, Remedy
 from branchrank.core.records import SEED, Record
 
 #: The name of the model that needs no model hub, and its name on the hub.
@@ -120,7 +120,7 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
         row = int(np.flatnonzero(~np.isfinite(lengths[:, 0]) | (lengths[:, 0] == 0))[0])
         raise ModelError(
             f"{origin} returned a vector of length {lengths[row, 0]} for text {row + 1} of {len(vectors)}",
-            remedy="check the model, or choose another model with --embedder",
+            remedy=("check the model", Remedy("choose another model with {}", "--embedder")),
         )
     unit: Vectors = (vectors / lengths).astype(np.float32)
     return unit

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from branchrank.core.errors import ArtifactError, UsageError
+from branchrank.core.errors import ArtifactError, Remedy, UsageError
 from branchrank.core.io.environment import preserved_random_state, temporary_environment
 from branchrank.core.io.printable import split_url, url_to_show
 from branchrank.core.records import Scored
@@ -204,7 +204,9 @@ def build_collection(location: Location, name: str, exact: ExactVectors, *, made
             return
         except ArtifactError as error:
             if last:
-                raise ArtifactError(error.message, remedy="use --vector-store exact") from error
+                raise ArtifactError(
+                    error.message, remedy=Remedy("use {}", "--vector-store", "exact")
+                ) from error
         drop_collection(location, name)
 
 
@@ -249,7 +251,10 @@ def _interrupted(client: Any, location: Location, name: str, made_for: str) -> A
     if found is None:
         raise ArtifactError(
             f"the Chroma server at {location} has a collection {name!r} that BranchRank did not create",
-            remedy="delete the collection on the server, or use another server with --chroma-url",
+            remedy=(
+                "delete the collection on the server",
+                Remedy("use another server with {}", "--chroma-url"),
+            ),
         )
     if found == made_for:
         with contextlib.suppress(ArtifactError):
@@ -318,7 +323,7 @@ def connect(location: Location) -> Any:
     if parts.scheme not in ("http", "https") or not named:
         raise UsageError(
             f"--chroma-url {url_to_show(location)!r} is not the URL of a server",
-            remedy="use --chroma-url http://HOST:PORT",
+            remedy=Remedy("use {}", "--chroma-url", "http://HOST:PORT"),
         )
     base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     # Chroma's own client has no time limit, so a server that does not answer is found here.

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from branchrank.core.errors import ArtifactError, UsageError
+from branchrank.core.errors import ArtifactError, Remedy, UsageError
 from branchrank.core.io.environment import imported
 from branchrank.core.io.keys import key_for
 from branchrank.core.io.printable import split_url, url_to_show
@@ -166,7 +166,7 @@ def connect(url: str) -> Any:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
             f"{url_to_show(url)!r} is not the URL of a Qdrant server",
-            remedy="use --qdrant-url http://HOST:PORT",
+            remedy=Remedy("use {}", "--qdrant-url", "http://HOST:PORT"),
         )
     key = key_for("QDRANT", url, os.environ)
     from branchrank.core.io.http_client import HttpxTransport

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.core.errors import ArtifactError, UsageError, or_else
+from branchrank.core.errors import ArtifactError, Remedy, UsageError, or_else
 from branchrank.core.io.files import copy_folder
 from branchrank.index.stores.qdrant_engines import EmbeddedEngine, ServerEngine, edge
 from branchrank.index.stores.qdrant_store import (
@@ -84,7 +84,10 @@ def open_existing(name: str, *, url: str, path: str, dimension: int) -> Iterator
     if bool(url) == bool(path):
         raise UsageError(
             f"--qdrant-collection {name!r} needs either --qdrant-url or --qdrant-path",
-            remedy="use --qdrant-url for a collection on a server, or --qdrant-path for a folder",
+            remedy=(
+                Remedy("use {} for a collection on a server", "--qdrant-url"),
+                Remedy("{} for a folder", "--qdrant-path"),
+            ),
         )
     with ExitStack() as resources:
         if url:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ArtifactError
+from branchrank.core.errors import ArtifactError, Remedy
 from branchrank.core.records import Scored
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.maxsim import TokenPrecision, TokenVectors
@@ -235,7 +235,10 @@ def check_query(vector: Vectors, dimension: int) -> None:
     if vector.shape != (dimension,):
         raise ArtifactError(
             f"the query vector has the shape {vector.shape}, but the index has the dimension {dimension}",
-            remedy="use the embedder of the index (--embedder), or rebuild the index: branchrank index",
+            remedy=(
+                Remedy("use the embedder of the index ({})", "--embedder"),
+                "rebuild the index: branchrank index",
+            ),
         )
 
 

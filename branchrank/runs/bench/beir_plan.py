@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from branchrank.core.errors import QuestionError, UsageError
+from branchrank.core.errors import QuestionError, Remedy, UsageError
 from branchrank.core.io.progress import Notify, Progress, no_notice
 from branchrank.core.records import Record
 from branchrank.core.settings import BenchmarkSettings, IndexSettings
@@ -164,7 +164,7 @@ def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
         given = any(found.name.startswith(f"{mode}_") for mode in MODES)
         names.append(found.name if given else f"graded_{found.name}")
     if not names:
-        raise UsageError("the list of measures is empty", remedy="--measure nDCG@10")
+        raise UsageError("the list of measures is empty", remedy=Remedy("{}", "--measure", "nDCG@10"))
     return {"benchmark.primary": names[0], "benchmark.measures": ",".join(names[1:])}
 
 

@@ -22,6 +22,8 @@ from branchrank.core.errors import (
     BusyError,
     InputError,
     LostCollectionError,
+    Remedies,
+    Remedy,
     UsageError,
 )
 from branchrank.core.execution.executors import check_engine
@@ -206,19 +208,20 @@ def _checked(plan: Plan) -> tuple[list[BranchRankError], list[Question] | None]:
         if system.llm.base_url and not system.llm.model
     ]
     if wrong:
-        remedy = "correct the systems"
+        remedy: Remedies = "correct the systems"
         if not all(system.llm.base_url and system.llm.model for system in asking):
             remedy = (
-                "set --hybrid-base-url and --hybrid-model (or --pageindex-base-url and --pageindex-model), "
-                "or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
+                Remedy("set an endpoint ({})", "--hybrid-base-url --pageindex-base-url"),
+                Remedy("a model ({})", "--hybrid-model --pageindex-model", instead=False),
+                Remedy("switch the LLM off ({})", "--hybrid-no-llm --pageindex-no-llm"),
             )
         found.append(UsageError("\n".join(wrong), remedy=remedy))
     llm = plan.settings.part(LLMSettings)
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
         message = f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM"
-        remedy = "set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag"
-        found.append(UsageError(message, remedy=remedy))
+        use_llm = Remedy("set an LLM ({})", "--hybrid-base-url --pageindex-base-url")
+        found.append(UsageError(message, remedy=(use_llm, "remove the flag")))
     outside = [each.name for each in plan.records if each.system is None]
     if plan.filters and outside:
         message = f"--filter applies only to systems; {', '.join(outside)} is not a system"
@@ -290,8 +293,15 @@ def combined(found: Sequence[BranchRankError]) -> BranchRankError:
     in_files = all(isinstance(error, InputError) for error in found)
     kind = kinds.pop() if len(kinds) == 1 else InputError if in_files else UsageError
     messages = dict.fromkeys(error.message for error in found)
-    remedies = dict.fromkeys(error.remedy for error in found if error.remedy)
-    return kind("\n".join(messages), remedy="; ".join(remedies))
+    remedies = dict.fromkeys(error.remedies for error in found)
+    return kind(
+        "\n".join(messages),
+        remedy=[
+            remedy._replace(instead=number > 0)
+            for alternatives in remedies
+            for number, remedy in enumerate(alternatives)
+        ],
+    )
 
 
 def plan_from_names(

@@ -167,7 +167,7 @@ class ClassPredictor(Untraced):
         try:
             returned = self.wrapped.retrieve(question.question, k)
         except UsageError as error:
-            raise UsageError(f"{self.name}: {error.message}", remedy=error.remedy) from error
+            raise UsageError(f"{self.name}: {error.message}", remedy=error.remedies) from error
         found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
         if not isinstance(found, Iterable) or isinstance(found, str):
             raise self._wrong(f"{type(found).__name__}, not a list of branchrank.core.records.Hit")

@@ -206,7 +206,7 @@ class _RecordedPlan:
         except (UsageError, InputError) as error:
             raise RunError(
                 f"{self.directory} can't be resumed or run again: {error.message}",
-                remedy=error.remedy or "start a new run",
+                remedy=error.remedies or "start a new run",
             ) from error
 
     def _settings(self, run: RunRecord) -> Resolved:

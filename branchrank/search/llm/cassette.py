@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, StorageError
+from branchrank.core.errors import ArtifactError, Remedy, StorageError
 from branchrank.core.io import Closing
 from branchrank.core.io.files import NOT_JSON, digest_of
 from branchrank.core.io.key_values import Database, FileLayout, RedisValues
@@ -81,7 +81,8 @@ class Cassette(Closing):
         self._redact = redact
         if readonly and not path.is_file():
             raise ArtifactError(
-                f"the cassette {path} does not exist", remedy=f"record one with --llm-record {path}"
+                f"the cassette {path} does not exist",
+                remedy=Remedy("record one with {}", "--llm-record", str(path)),
             )
         with self._guarded():
             self._database = Database(path, _LAYOUT, root=root, readonly=readonly)

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from branchrank.core.errors import LLMError
+from branchrank.core.errors import LLMError, Remedy
 from branchrank.core.io import Closing
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.io.keys import Endpoint
@@ -137,9 +137,12 @@ class ChatClient(Closing):
             why = faults.get(response.fault, response.fault) or "HTTP 503"
             raise UnreachableError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
-                remedy="start the server, give another endpoint (--hybrid-base-url, --pageindex-base-url), "
-                "run without an LLM (--hybrid-no-llm, --pageindex-no-llm), "
-                "or let each call use its fallback (--on-llm-failure)",
+                remedy=(
+                    "start the server",
+                    Remedy("give another endpoint ({})", "--hybrid-base-url --pageindex-base-url"),
+                    Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
+                    Remedy("let each call use its fallback ({})", "--on-llm-failure"),
+                ),
             )
         try:
             listed = msgspec.json.decode(response.body)["data"]

@@ -22,7 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import ReplayError
+from branchrank.core.errors import Remedy, ReplayError
 from branchrank.core.records import LLMCall
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.cassette import Cassette, DecisionCache, call_key
@@ -193,7 +193,10 @@ class Gateway:
             f"the cassette {cassette.path} has no call for question {context.question_id or '(none)'!r}, "
             f"stage {request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
             f"{cassette.difference(request, self.model)}",
-            remedy=f"run the recorded command unchanged, or record again with --llm-record {cassette.path}",
+            remedy=(
+                "run the recorded command unchanged",
+                Remedy("record again with {}", "--llm-record", str(cassette.path)),
+            ),
         )
 
 

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from branchrank.core.errors import UsageError
+from branchrank.core.errors import Remedy, UsageError
 from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.request import BudgetError
@@ -177,13 +177,17 @@ class Budget:
             if most_calls and self.calls >= most_calls:
                 raise BudgetError(
                     f"all {most_calls} LLM calls have been used",
-                    remedy="raise --max-calls and run the command again; finished calls are kept",
+                    remedy=Remedy(
+                        "raise {} and run the command again; finished calls are kept", "--max-calls"
+                    ),
                 )
             if most_tokens and self.tokens + tokens > most_tokens:
                 raise BudgetError(
                     f"{self.tokens} of {most_tokens} LLM tokens have been used, and the next call needs "
                     f"about {tokens} tokens",
-                    remedy="raise --max-tokens and run the command again; finished calls are kept",
+                    remedy=Remedy(
+                        "raise {} and run the command again; finished calls are kept", "--max-tokens"
+                    ),
                 )
             self.calls += 1
             self.tokens += tokens

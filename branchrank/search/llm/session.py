@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, LLMError, UsageError
+from branchrank.core.errors import ArtifactError, LLMError, Remedy, UsageError
 from branchrank.core.execution import Executor
 from branchrank.core.execution.executors import InProcess, check_engine, open_executor
 from branchrank.core.io import Closing
@@ -148,7 +148,8 @@ class LLMSession(Closing):
         recorded = self._cassette.models()
         if not recorded:
             raise ArtifactError(
-                f"the cassette {self._cassette.path} is empty", remedy="record a run with --llm-record"
+                f"the cassette {self._cassette.path} is empty",
+                remedy=Remedy("record a run with {}", "--llm-record"),
             )
         return model or _only(recorded, str(self._cassette.path))
 
@@ -157,8 +158,10 @@ class LLMSession(Closing):
         if not base_url:
             raise UsageError(
                 "no LLM endpoint was given",
-                remedy="give one with --hybrid-base-url or --pageindex-base-url, "
-                "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm)",
+                remedy=(
+                    Remedy("give one with {}", "--hybrid-base-url --pageindex-base-url"),
+                    Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
+                ),
             )
         endpoint = open_endpoint("LLM", base_url, self.environment, explicit=explicit)
         self.redact.learn(endpoint.secrets)
@@ -210,7 +213,7 @@ def _only(models: list[str], where: str) -> str:
     shown = ", ".join(sorted(models)[:10]) or "none listed"
     raise LLMError(
         f"no LLM model was given, and {where} has {len(models)} models: {shown}",
-        remedy="give one with --hybrid-model or --pageindex-model",
+        remedy=Remedy("give one with {}", "--hybrid-model --pageindex-model"),
     )
 
 

@@ -25,7 +25,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
-from branchrank.core.errors import ModelError
+from branchrank.core.errors import ModelError, Remedy
 from branchrank.core.execution.threads import limit_torch
 from branchrank.core.io.environment import preserved_random_state, preserved_start_method
 from branchrank.core.records import Node, Scored
@@ -247,5 +247,7 @@ def cross_encoder(model: str) -> Any:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(
             f"cannot load the cross-encoder {model!r}: {str(error).splitlines()[0]}",
-            remedy="give a model name, or a folder with model.safetensors, with --hybrid-cross-encoder",
+            remedy=Remedy(
+                "give a model name, or a folder with model.safetensors, with {}", "--hybrid-cross-encoder"
+            ),
         ) from None
