@@ -60,6 +60,7 @@ def make_world(folder: Path) -> Path:
     shorten(checkout / "data" / "sample" / "questions.jsonl")
     (checkout / "branchrank-demo").symlink_to("data")
     shutil.copy(ROOT / "examples" / "titles.py", checkout)
+    shutil.copytree(ROOT / "reports" / "examples" / "formats", checkout / "reports" / "examples" / "formats")
     for module in [*blocks("docs/pipelines.md", "python"), *blocks("docs/first-comparison.md", "python")]:
         if name := re.match(r"# (\w+\.py): ", module.text):
             write_file(checkout / name[1], module.text)

@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ModelError, Remedy
+from branchrank.core.errors import ModelError, Remedies, Remedy
 from branchrank.core.io.environment import imported, temporary_environment
 from branchrank.core.io.printable import encodable
 from branchrank.core.records import Record
@@ -244,7 +244,7 @@ def layers(template: str, count: int, name: str, epsilon: float) -> str:
     )
 
 
-def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: Remedy) -> Tokenizer:
+def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: Remedies) -> Tokenizer:
     """Load the tokenizer in ``folder``, and make it truncate texts to ``max_tokens`` tokens.
 
     ``model`` is the model's name in error messages. Raises :class:`ModelError` if the tokenizer can't be
