@@ -98,7 +98,8 @@ def test_headings_and_text_on_one_line_share_it() -> None:
         ("prose", "C four", 3, 3),
         ("prose", "five", 4, 4),
     ]
-    assert document.notes == ("line 2: 1 heading starts on a line of another section, which keeps the line",)
+    (note,) = document.notes
+    assert note.startswith("line 2: 1 heading ")
 
 
 def test_a_page_without_main_content_keeps_all_but_navigation() -> None:
@@ -129,4 +130,6 @@ def test_templates_and_assets_are_no_documents(tmp_path: Path) -> None:
         (tmp_path / name).write_text("text")
     found = discover(tmp_path)
     assert [file.source for file in found.files] == ["_notes/c.md", "a.html"]
-    assert found.notes == ("indexed 2; skipped 2: 1 .html (below a folder whose name starts with _), 1 .png",)
+    (note,) = found.notes
+    assert note.startswith("indexed 2; skipped 2: 1 .html (below a folder")
+    assert note.endswith(", 1 .png")

@@ -81,8 +81,7 @@ def test_a_dataset_is_written_once_as_a_beir_folder(tmp_path: Path) -> None:
 def test_nothing_is_downloaded_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", f"ir:{REMOTE}", "--data-dir", tmp_path / "data")
     assert result.exit_code == 3
-    assert f"the dataset '{REMOTE}' has not been downloaded yet" in result.stderr
-    assert f"fix: download it: branchrank corpus add ir:{REMOTE}" in result.stderr
+    assert f"corpus add ir:{REMOTE}" in result.stderr
     assert not (tmp_path / "data").exists()
     assert [path.name for path in (tmp_path / "corpora" / "ir").iterdir()] == []
     asked: list[str] = []
@@ -94,19 +93,16 @@ def test_nothing_is_downloaded_without_a_request(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ir_datasets.util.download.RequestsDownload, "stream", stream)
     result = invoke("corpus", "add", f"ir:{REMOTE}")
     assert result.exit_code == 3
-    assert f"cannot read the dataset '{REMOTE}': no network here" in result.stderr
+    assert f"'{REMOTE}': no network here" in result.stderr
     assert len(asked) == 1
 
 
 def test_an_unknown_or_incomplete_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", "ir:branchrank-tiny/tset")
     assert result.exit_code == 3
-    assert (
-        "ir-datasets has no dataset 'branchrank-tiny/tset'; did you mean `branchrank-tiny/test`"
-        in result.stderr
-    )
+    assert "did you mean `branchrank-tiny/test`" in result.stderr
     result = invoke("beir", "run", "ir:branchrank-tiny")
-    assert "the dataset 'branchrank-tiny' has no docs" in result.stderr
+    assert "'branchrank-tiny' has no" in result.stderr
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     result = invoke("beir", "run", f"ir:{TINY}")
     assert result.exit_code == 5

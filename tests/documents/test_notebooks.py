@@ -52,14 +52,16 @@ def test_a_notebook_on_one_line_is_one_section() -> None:
     )
     assert [(s.title, s.line_start, s.line_end) for s in document.sections] == [("A", 1, 1)]
     assert blocks(document) == [("prose", "A B x = 1", 1, 1)]
-    assert document.notes == ("line 1: 1 heading starts on a line of another section, which keeps the line",)
+    (note,) = document.notes
+    assert note.startswith("line 1: 1 heading ")
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{}", b'{"nbformat": 3, "cells": []}', b'{"a": "'])
 def test_a_file_that_is_not_a_notebook_is_read_as_text(content: bytes) -> None:
     document = read_document("a.ipynb", content)
     assert [block[1] for block in blocks(document)] == [content.decode()]
-    assert document.notes == ("read as plain text, because it is not a notebook in nbformat 4",)
+    (note,) = document.notes
+    assert "nbformat 4" in note
 
 
 LINES = st.lists(

