@@ -234,7 +234,9 @@ def test_a_model_of_the_hub_is_announced_fetched_once_and_then_local(nomic: Path
     notices: list[str] = []
     settings = IndexSettings(embedder="tiny/model")
     embedder = open_embedder(settings, notify=notices.append)
-    assert notices == [f"downloading the model tiny/model from {hub.url}"]
+    (notice,) = notices
+    assert "tiny/model" in notice
+    assert hub.url in notice
     assert embedder.identity.revision == SHA
     assert not any(path.endswith((".py", ".bin")) for path in hub.paths)
     hub.paths.clear()
@@ -263,7 +265,7 @@ def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:
 
 def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
     pytest.importorskip("torch")
-    with pytest.raises(ModelError, match="no public model 'tiny/absent'"):
+    with pytest.raises(ModelError, match="'tiny/absent'"):
         open_embedder(IndexSettings(embedder="tiny/absent"))
 
 

@@ -227,7 +227,7 @@ def test_a_folder_without_write_permission_means_no_cache_and_one_notice(filled:
         Path(name).chmod(0o755)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("\n") == 1
-    assert "embeddings are not cached" in result.stdout
+    assert "not cached" in result.stdout
 
 
 def test_only_the_user_can_read_the_file(path: Path) -> None:

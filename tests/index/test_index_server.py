@@ -92,7 +92,7 @@ def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chro
     collection.delete(ids=collection.get(limit=1)["ids"])
     with (
         open_index(workspace) as index,
-        pytest.raises(ArtifactError, match="damaged or belongs to another index"),
+        pytest.raises(ArtifactError, match=url),
     ):
         _ = index.vectors
     with build_index(workspace) as index:
@@ -192,9 +192,9 @@ def test_a_foreign_collection_is_never_replaced(tmp_path: Path, url: str, client
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     name = _server_collection(workspace.generations.directory / "000001")
     client.create_collection(name, embedding_function=None).add(ids=["theirs"], embeddings=[[1.0, 0.0]])
-    with pytest.raises(ArtifactError, match="BranchRank did not create") as caught:
+    with pytest.raises(ArtifactError, match=name) as caught:
         build_index(workspace)
-    assert "delete the collection on the server" in caught.value.remedy
+    assert "delete the collection" in caught.value.remedy
     assert client.get_collection(name, embedding_function=None).count() == 1
 
 

@@ -247,7 +247,7 @@ def test_a_precision_that_an_embedder_does_not_have_is_an_error(name: str, tmp_p
         path = write_checkpoint(tmp_path / "model") / "sentence_bert_config.json"
         path.write_text("{}")
         name = str(tmp_path / "model")
-    with pytest.raises(UsageError, match="does not support the precision int8") as error:
+    with pytest.raises(UsageError, match="precision int8") as error:
         open_embedder(IndexSettings(embedder=name, embedder_precision="int8"))
     assert "--embedder-precision float32" in error.value.remedy
 

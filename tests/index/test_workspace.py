@@ -67,7 +67,7 @@ def test_every_way_of_writing_a_value_can_be_changed(
 def test_a_value_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "branchrank.toml"
     path.write_text("index = 3\n")
-    with pytest.raises(UsageError, match="index must be a table"):
+    with pytest.raises(UsageError, match=r"branchrank\.toml: index "):
         update_config(path, {"index.embedder": "fake"})
     assert path.read_text() == "index = 3\n"
 
