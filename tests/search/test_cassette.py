@@ -65,7 +65,7 @@ def test_a_damaged_row_is_never_returned(tmp_path: Path, column: str) -> None:
     with Cassette(path, readonly=True) as cassette:
         assert cassette.get(request(), "m") is None
         if column in ("recorded", "checksum"):
-            assert cassette.difference(request(), "m") == "its row is damaged"
+            assert "damaged" in cassette.difference(request(), "m")
     with Cassette(path) as cassette:
         cassette.put(request(), "m", RECORDED)
         assert cassette.get(request(), "m") == RECORDED
@@ -73,7 +73,7 @@ def test_a_damaged_row_is_never_returned(tmp_path: Path, column: str) -> None:
 
 def test_a_miss_reports_the_difference_from_the_nearest_call(tmp_path: Path) -> None:
     with Cassette(tmp_path / "c.sqlite") as cassette:
-        assert cassette.difference(request(), "m") == "the cassette is empty"
+        assert "is empty" in cassette.difference(request(), "m")
         cassette.put(request("unrelated"), "m", RECORDED)
         cassette.put(request(), "m", RECORDED)
         cassette.put(request("first line\nsecond line", seed=3), "other", RECORDED)
@@ -119,7 +119,7 @@ def test_a_foreign_database_is_refused(tmp_path: Path, statements: list[str]) ->
     database.commit()
     database.close()
     for readonly in (True, False):
-        with pytest.raises(ArtifactError, match="is not a cassette"):
+        with pytest.raises(ArtifactError, match="not a cassette"):
             Cassette(path, readonly=readonly)
 
 

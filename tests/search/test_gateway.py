@@ -123,7 +123,7 @@ def test_links_in_the_workspace_are_not_followed_and_a_link_to_it_is(
     run(server, [request()], tmp_path / "linked" / "hybrid" / "cache" / "decisions.sqlite")
     assert (tmp_path / "workspace" / "hybrid" / "cache" / "decisions.sqlite").exists()
     (tmp_path / "hybrid").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="symbolic links are not followed"):
+    with pytest.raises(StorageError, match="symbolic links"):
         run(server, [request()], tmp_path / "hybrid" / "cache" / "decisions.sqlite")
     assert not list((tmp_path / "elsewhere").iterdir())
 
@@ -217,7 +217,7 @@ def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
 
 def test_a_used_up_budget_keeps_finished_calls(server: ScriptedLLM, tmp_path: Path) -> None:
     cassette = str(tmp_path / "c.sqlite")
-    with pytest.raises(LLMError, match="1 LLM calls have been used"):
+    with pytest.raises(LLMError, match="1 LLM calls"):
         run(server, THREE, record=cassette, max_calls=1)
     resumed = run(server, THREE, record=cassette)
     assert [answer.value for answer in resumed] == ["reply 1", "reply 2", "reply 1"]
@@ -254,7 +254,7 @@ def test_an_endpoint_that_does_not_answer_is_an_error_unless_calls_may_fall_back
         assert session.gateway(nobody, "").model == "unknown"
         assert [session.gateway(nobody, "m").model for _ in range(2)] == ["m", "m"]
     assert len(told) == 2
-    assert "every call to this endpoint fails and uses its fallback" in told[1]
+    assert nobody in told[1]
 
 
 def test_one_endpoint_is_recorded_under_all_its_names(server: ScriptedLLM, tmp_path: Path) -> None:

@@ -111,10 +111,10 @@ def test_a_budget_can_be_used_to_its_last_call_token_and_retry() -> None:
     budget.settle(60, 40)
     budget.reserve(60)
     assert (budget.calls, budget.tokens) == (2, 100)
-    with pytest.raises(BudgetError, match=r"100 of 100 LLM tokens have been used, .* about 1 tokens"):
+    with pytest.raises(BudgetError, match=r"100 of 100 LLM tokens.* 1 tokens"):
         budget.reserve(1)
     budget.reserve(0)
-    with pytest.raises(BudgetError, match="all 3 LLM calls have been used"):
+    with pytest.raises(BudgetError, match="all 3 LLM calls"):
         budget.reserve(0)
     assert (budget.calls, budget.tokens) == (3, 100)
     assert [budget.take_retry() for _ in range(3)] == [True, True, False]

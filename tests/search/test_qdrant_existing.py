@@ -252,7 +252,7 @@ def test_points_without_a_place_are_left_out_and_counted(project: Path, server: 
         point["payload"] = {"path": "gone.md", "text": "gone"}
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "no point of the Qdrant collection 'theirs'" in result.stderr
+    assert "Qdrant collection 'theirs'" in result.stderr
 
 
 def test_vectors_of_another_model_are_refused(project: Path, server: FakeQdrant) -> None:
@@ -263,7 +263,7 @@ def test_vectors_of_another_model_are_refused(project: Path, server: FakeQdrant)
         point["vector"] = row
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "sampled texts have a different vector" in result.stderr
+    assert "sampled texts" in result.stderr
     server.collections["theirs"]["layout"]["vectors"]["size"] = 8
     result = retrieve(project, *flags)
     assert result.exit_code == 4
@@ -309,7 +309,7 @@ def test_links_in_a_folder_are_refused(project: Path, tmp_path: Path) -> None:
     (tmp_path / "qdrant" / "more").symlink_to(tmp_path)
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "symbolic links are not followed" in result.stderr
+    assert "symbolic links" in result.stderr
 
 
 class Evil:
@@ -327,7 +327,7 @@ def test_a_pickle_with_code_is_refused_and_not_executed(project: Path, tmp_path:
     database.close()
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "is not plain data" in result.stderr or "data does not need" in result.stderr
+    assert "not plain data" in result.stderr or "does not need" in result.stderr
     assert Evil.ran == []
 
 
@@ -352,7 +352,7 @@ def test_a_class_that_is_not_a_record_is_refused() -> None:
     content = pickle.dumps(models.SparseVector(indices=[1], values=[2.0]))
     record = "qdrant_client.http.models.models.SparseVector"
     assert read_pickled(content, frozenset({record})) == {"indices": [1], "values": [2.0]}
-    with pytest.raises(ValueError, match="SparseVector, which is not plain data"):
+    with pytest.raises(ValueError, match="SparseVector"):
         read_pickled(content, frozenset())
 
 
@@ -416,11 +416,11 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
 def test_multivectors_of_another_model_are_refused(project: Path, server: FakeQdrant) -> None:
     made = MODEL.embed_documents_and_tokens(TEXTS).tokens
     flags = served(server, "dense", [each[:, ::-1] for each in made])
-    with pytest.raises(ArtifactError, match="does not contain the token vectors") as caught:
+    with pytest.raises(ArtifactError, match="token vectors") as caught:
         late_hits(project, flags)
     assert "--embedder" in caught.value.remedy
 
 
 def test_a_collection_without_multivectors_cannot_be_rescored(project: Path, server: FakeQdrant) -> None:
-    with pytest.raises(UsageError, match="has no token vectors"):
+    with pytest.raises(UsageError, match="no token vectors"):
         late_hits(project, served(server, "hybrid"))

@@ -87,7 +87,7 @@ NO_ENDPOINT += ["me:hunter22@h", "http://me:hunter22@[h/v1?api_key=hunter22", "h
 
 @pytest.mark.parametrize("url", NO_ENDPOINT)
 def test_a_value_that_is_not_an_endpoint_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(UsageError, match="is not the base URL of an endpoint") as caught:
+    with pytest.raises(UsageError, match="base URL") as caught:
         Endpoint(url)
     assert "hunter22" not in f"{caught.value} {caught.value.remedy}"
 

@@ -52,5 +52,5 @@ def test_the_passage_with_the_best_combined_score_is_chosen() -> None:
 def test_rescored_keys_lead_and_the_others_follow_in_their_order() -> None:
     entries = [Scored("a", 0.9), Scored("b", 0.8), Scored("c", 0.3)]
     assert rescore(entries, ["c"]) == [Scored("c", 1.0), Scored("a", 1 / 2), Scored("b", 1 / 3)]
-    with pytest.raises(ValueError, match="'x' is not in the ranked list"):
+    with pytest.raises(ValueError, match="'x'"):
         rescore(entries, ["x"])

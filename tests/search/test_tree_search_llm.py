@@ -111,7 +111,7 @@ def test_the_call_budget_bounds_the_steps_and_the_rest_is_lexical(serve: Serve) 
     server, gateway = serve(oracle("n3.3.3"))
     result = search(tree, gateway, {"n3.3.3": 1.0}, max_steps=1)
     assert [step.by for step in result.steps] == ["llm", "lexical", "lexical"]
-    assert result.fallbacks == ("tree step 2: step calls are spent", "tree step 3: step calls are spent")
+    assert [mark.partition(":")[0] for mark in result.fallbacks] == ["tree step 2", "tree step 3"]
     assert result.ranking[0].key == "n3.3.3"
     assert len(server.requests) == 2
 
@@ -143,7 +143,7 @@ def test_picking_nothing_at_all_falls_back_to_the_lexical_walk(serve: Serve) -> 
     _, gateway = serve(lambda chat, n: scripted.ids([]))
     result = search(grow([9, 9]), gateway, {"n3.3": 1.0})
     assert result.ranking[0].key == "n3.3"
-    assert "tree search: no section was chosen" in result.fallbacks
+    assert any(mark.startswith("tree search: ") for mark in result.fallbacks)
 
 
 def test_the_llm_can_be_used_only_for_the_final_call(serve: Serve) -> None:
