@@ -115,7 +115,7 @@ def test_the_work_of_a_killed_worker_is_done_again(executor: Executor, tmp_path:
 def test_a_shard_that_keeps_killing_its_worker_is_an_error(executor: Executor, tmp_path: Path) -> None:
     results = executor.map(SquareTask(tmp_path, script={4: "die"}), SHARDS)
     assert [next(results) for _ in range(3)] == SQUARES[:3]
-    with pytest.raises(WorkerError, match="3 workers died while processing shard 4 of 6"):
+    with pytest.raises(WorkerError, match=r"3 workers .* shard 4 of 6"):
         list(results)
 
 
@@ -123,7 +123,7 @@ def test_a_shard_that_keeps_killing_its_worker_is_an_error(executor: Executor, t
 def test_a_task_that_cannot_be_sent_is_an_error(executor: Executor, tmp_path: Path) -> None:
     task = SquareTask(tmp_path)
     task.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="can't be sent to other processes"):
+    with pytest.raises(UsageError, match="can't be sent"):
         list(executor.map(task, SHARDS))
 
 

@@ -247,4 +247,4 @@ def test_the_baselines_are_in_no_group() -> None:
 def test_an_unknown_name_given_by_the_caller_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(flags={name: 3}, environment={})
-    assert f"there is no setting '{name}'; did you mean `local.rrf_k`?" in caught.value.message
+    assert f"'{name}'; did you mean `local.rrf_k`?" in caught.value.message

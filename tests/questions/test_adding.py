@@ -44,7 +44,7 @@ def test_the_new_line_has_the_digest_of_its_gold_lines(project: Path, tmp_path: 
         "kind": "lookup",
     }
     checked = invoke("questions", "check", tmp_path / "q.jsonl", "--data-dir", project / "data")
-    assert (checked.exit_code, "all gold matches the corpus" in checked.output) == (0, True)
+    assert checked.exit_code == 0, checked.output
 
 
 def test_existing_lines_are_unchanged(tmp_path: Path, add) -> None:
@@ -117,7 +117,7 @@ def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
     words = ("-m", "branchrank.frontends.cli.main", "questions", "add", "--data-dir", project / "data")
     done = program(*words, cwd=project, typed="\n")
     assert done.returncode == 2
-    assert "the question and its gold must be given as flags" in done.stderr
+    assert "--question TEXT --source FILE" in done.stderr
 
 
 def test_on_a_terminal_questions_are_added_in_a_row_and_wrong_lines_are_asked_again(

@@ -45,9 +45,8 @@ def test_broken_gold_is_reported(gold: GoldItem, message: str) -> None:
 
 def test_an_alternate_is_named_by_its_number() -> None:
     problems = check_anchors([asked(item(3, 4), item(9, 9))], CORPUS)
-    assert [str(problem) for problem in problems] == [
-        "question 'q1', alternate 1: lines 9-9 are not in ports.md (8 lines)"
-    ]
+    assert [str(problem).rpartition(": ")[0] for problem in problems] == ["question 'q1', alternate 1"]
+    assert problems[0].message.startswith("lines 9-9 ")
 
 
 def test_an_alias_is_treated_as_its_source() -> None:
@@ -80,9 +79,8 @@ def test_valid_gold_is_kept_and_gets_a_digest() -> None:
 def test_edited_lines_are_detected_even_if_they_still_contain_the_quote() -> None:
     question = anchored(item(3, 4, "port 8080"))
     edited = {"ports.md": [*PAGE[:3], "unless you configure another.", *PAGE[4:]]}
-    assert [problem.message for problem in check_anchors([question], edited)] == [
-        "lines 3-4 of ports.md have changed since the question was anchored"
-    ]
+    (problem,) = check_anchors([question], edited)
+    assert problem.message.startswith("lines 3-4 of ports.md have changed")
     mended, moved, _ = reanchor([question], edited)
     assert len(moved) == 1
     assert places(mended) == [("ports.md", 3, 4)]
@@ -116,7 +114,7 @@ def test_equal_passages_in_other_files_do_not_move_gold() -> None:
     corpus = {"ports.md": ["# Ports"], "a.md": [PAGE[7]], "b.md": [PAGE[7]]}
     mended, moved, problems = reanchor([question], corpus)
     assert (mended, moved) == ([question], [])
-    assert "the gold has no quote to search for" in problems[0].message
+    assert "no quote" in problems[0].message
 
 
 def test_a_paragraph_that_moved_to_another_file_is_found() -> None:

@@ -189,7 +189,7 @@ def test_missing_gold_that_is_not_declared_is_an_error(odd: Path) -> None:
         words = (odd / "unsaid.jsonl", "--data-dir", odd / "data")
         result = invoke("questions", command, *words)
         assert result.exit_code == 3
-        assert "the corpus has no file 'absent.beir'" in result.output
+        assert "'absent.beir'" in result.output
 
 
 def test_questions_have_the_relevant_documents_as_gold(project: Path) -> None:
@@ -218,11 +218,8 @@ def test_odd_judgments_are_noted(tmp_path: Path) -> None:
     made = beir_questions(folder, "test")
     assert [question.id for question in made.questions] == ["q1"]
     assert len(made.questions[0].gold) == 2
-    assert made.notes == [
-        "query 'nobody' of the qrels is not in queries.jsonl",
-        "query 'q1': 1 relevant documents are not in the corpus",
-        "query 'q2' has no relevant document and is ignored",
-    ]
+    for note, said in zip(made.notes, ("'nobody'", "'q1': 1 relevant", "'q2'"), strict=True):
+        assert said in note
 
 
 def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
@@ -230,7 +227,7 @@ def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="no split 'dev'") as caught:
         beir_questions(folder, "dev")
     assert "test" in caught.value.remedy
-    with pytest.raises(QuestionError, match="has no relevant document for any query"):
+    with pytest.raises(QuestionError, match="no relevant document"):
         beir_questions(folder, "test")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\n")
     with pytest.raises(InputError, match=":2: the line has 2 columns"):

@@ -141,9 +141,8 @@ def test_a_yes_can_include_the_answering_lines(label, tmp_path: Path) -> None:
     place = shown(label("q\n").stdout)[0]
     start = place[1]
     done = label(f"y {start + 500}\nn {start}\nwhat\ny {start}\nq\n")
-    assert "are not completely inside the passage" in done.stderr
-    assert "line numbers can only follow y or yes" in done.stderr
-    assert "'what' is not a label" in done.stderr
+    for wrong in (f"lines {start + 500}-", f"'{start}'", "'what'"):
+        assert wrong in done.stderr
     labels = [each for line in json_lines(tmp_path / "gold.jsonl") for each in line.get("labels", [])]
     assert [(each["line_start"], each["gold"]) for each in labels] == [(start, [start, start])]
 
@@ -174,15 +173,15 @@ def test_invalid_labeling_inputs_are_refused(made: tuple[Path, Path], label, tmp
     other = [{**line, "question": "another"} for line in QUESTIONS if line["id"] == "api"]
     write_lines(tmp_path / "other.jsonl", other)
     refused = label("y\n", output="other.jsonl")
-    assert (refused.exit_code, "question 'api' is different" in refused.output) == (3, True)
+    assert (refused.exit_code, "question 'api'" in refused.output) == (3, True)
     write_lines(tmp_path / "own.jsonl", [{**other[0], "question": "HTTP API", "labels": ["mine"]}])
-    assert "`labels` has an entry that is not a label" in label("y\n", output="own.jsonl").output
+    assert "'api': `labels`" in label("y\n", output="own.jsonl").output
     shutil.copytree(project, tmp_path / "edited", symlinks=True)
     (tmp_path / "edited" / "docs" / "install.rst").write_text("Changed\n=======\n\nAll of it.\n")
     verb = ("questions", "label", run, "--data-dir", tmp_path / "edited" / "data", "--annotator", "ada")
     edited = invoke(*verb, "--output", tmp_path / "x.jsonl", typed="y\n")
-    assert (edited.exit_code, "have changed since the run" in edited.output) == (3, True)
-    assert "--accept-proposals needs an LLM" in label("", "--accept-proposals").output
+    assert (edited.exit_code, run.name in edited.output) == (3, True)
+    assert label("", "--accept-proposals").exit_code == 2
     assert label("", who=" ").exit_code == 2
 
 
@@ -291,7 +290,7 @@ def test_accepted_proposals_are_marked_and_the_report_says_so(
     run = benchmark(made[0], "--predictor", "bm25", "--questions", file, reports=tmp_path / "reports")
     text = (run / "report.md").read_text()
     assert f"Warning: {made_gold} of" in text
-    assert "gold passages were labeled by an LLM (tiny)" in text
+    assert "an LLM (tiny)" in text
     assert invoke("verify", run).exit_code == 0
     # A person says no to all of it: the LLM's gold goes.
     assert shown(label("n\n" * 99).stdout)
@@ -307,7 +306,7 @@ def test_an_llm_that_fails_ends_the_pass_and_keeps_the_labels(label, tmp_path: P
         words = ("--base-url", server.base_url, "--model", "tiny", "--accept-proposals")
         done = label("", *words)
     assert done.exit_code == 7
-    assert "3 calls in a row gave no label" in done.output
+    assert "3 calls in" in done.output
     assert sum(len(line.get("labels", [])) for line in json_lines(tmp_path / "gold.jsonl")) == 1
 
 
@@ -317,13 +316,14 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     files = (tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
     done = invoke("questions", "agreement", *files)
     assert done.exit_code == 0, done.output
-    assert f"{count} passages are labeled by both annotators" in done.output
+    assert f"{count} passages are labeled" in done.output
     assert f"they agree on {(count - 2) / count:.0%}" in done.output
     same = invoke("questions", "agreement", files[0], files[0])
-    assert "kappa is not defined" in same.output
+    assert not re.search(r"kappa -?\d", same.output)
+    assert "they agree on 100%" in same.output
     label("n\n" * 99, who="cy")  # a second annotator in the first file
     several = invoke("questions", "agreement", *files)
-    assert (several.exit_code, "has labels by ada, cy" in several.output) == (2, True)
+    assert (several.exit_code, "ada, cy" in several.output) == (2, True)
     named = invoke("questions", "agreement", *files, "--annotator", "ada", "--annotator", "bob")
     assert named.output == done.output
     wrong = invoke("questions", "agreement", *files, "--annotator", "ad", "--annotator", "bob")

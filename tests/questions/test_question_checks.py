@@ -68,9 +68,13 @@ def test_duplicates_by_text_and_by_words(workspace: WorkspaceFolder) -> None:
         ask("e", "how often should matcha be stirred?"),
         ask("f", "must matcha be stirred?"),
     )
-    assert [(each.question_id, each.message) for each in result.findings] == [
-        ("b", "question 'b' has the same text as question 'a'"),
-        ("c", "question 'c' has the same words as question 'a'"),
+    assert [(each.check, each.question_id) for each in result.findings] == [
+        ("duplicates", "b"),
+        ("duplicates", "c"),
+    ]
+    assert [("text" in each.message, "words" in each.message) for each in result.findings] == [
+        (True, False),
+        (False, True),
     ]
 
 
@@ -99,13 +103,13 @@ def run_check(workspace: WorkspaceFolder, *questions: Question) -> tuple[int, st
 def test_warnings_do_not_change_the_exit_code(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "choosing temperatures"), ask("b", "oolong heat"))
     assert code == 0
-    assert "warning: question 'a' has the same words as the heading of its gold" in output
-    assert "all gold matches the corpus; 1 warnings" in output
+    assert "warning: question 'a' has" in output
+    assert "; 1 warnings" in output
     assert "1 of 5 documents" in output
 
 
 def test_errors_exit_with_3_and_the_remedy(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "oolong heat", start=900, end=901))
     assert code == 3
-    assert "error: question 'a': lines 900-901 are not in guide/brewing.md" in output
+    assert "error: question 'a': lines 900-901 are" in output
     assert "branchrank questions reanchor" in output

@@ -98,7 +98,7 @@ def test_every_wrong_line_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(QuestionError) as caught:
         loaded(tmp_path, b"nope\n" + line() + line() + line(id="b", question=""))
     assert [part.split(": ")[0][-1] for part in caught.value.message.splitlines()] == ["1", "3", "4"]
-    assert "an earlier line has the same id 'a'" in caught.value.message
+    assert "same id 'a'" in caught.value.message
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
@@ -146,7 +146,7 @@ def test_an_id_is_made_from_the_question_and_its_files(tmp_path: Path) -> None:
     first, moved, other, elsewhere = (loaded(tmp_path, each)[0].id for each in lines)
     assert first == moved
     assert len({first, other, elsewhere}) == 3
-    with pytest.raises(QuestionError, match="question and its gold files are the same"):
+    with pytest.raises(QuestionError, match=f"id '{first}'"):
         loaded(tmp_path, lines[0] + lines[1])
 
 
@@ -216,7 +216,7 @@ def test_the_sample_is_the_same_in_every_release() -> None:
 
 def test_all_questions_are_drawn_by_size_0_and_too_large_a_sample_is_refused() -> None:
     assert len(sample_questions(many(4), 0, 1)) == 4
-    with pytest.raises(QuestionError, match="a sample of 5 questions is not possible") as caught:
+    with pytest.raises(QuestionError, match="sample of 5") as caught:
         sample_questions(many(4), 5, 1)
     assert "--sample-size 4" in caught.value.remedy
 
@@ -229,10 +229,10 @@ def test_gold_outside_the_corpus_is_reported() -> None:
     counts = {"a.md": 10, "b.md": 3}
     good = [asked("a.md", 10), asked("b.md", None), asked("moved.md", 2, ("b.md",))]
     assert check_sources(good, counts) == []
-    assert check_sources([asked("a.md", 11), asked("c.md", 1), *good], counts) == [
-        "question 'a.md:11': line 11 is past the end of a.md (10 lines)",
-        "question 'c.md:1': the corpus has no file 'c.md'",
-    ]
+    past, absent = check_sources([asked("a.md", 11), asked("c.md", 1), *good], counts)
+    assert past.startswith("question 'a.md:11': line 11 ")
+    assert past.endswith(" a.md (10 lines)")
+    assert absent.startswith("question 'c.md:1': ")
 
 
 def test_only_file_level_gold_that_the_question_lists_can_be_absent() -> None:

@@ -129,5 +129,5 @@ def test_a_missed_share_gives_a_warning(tmp_path: Path) -> None:
         write_questions(path, uneven(large, 31))
         result = CliRunner().invoke(main, ["questions", "split", str(path)])
         assert result.exit_code == 0, result.output
-        assert ("warning: the tuning file has 19% of the questions instead of 30%" in result.stderr) == warned
-        assert ("the largest group has 130 of 161" in result.stderr) == warned
+        for figure in ("19%", "30%", "130 of 161"):
+            assert (figure in result.stderr) == warned
