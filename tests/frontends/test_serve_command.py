@@ -177,7 +177,7 @@ def test_when_no_predictor_can_be_served_the_server_does_not_start(data_dir: Pat
     words = ("--predictor", "pageindex", *UNREACHABLE)
     code, said = refusal("serve", "--data-dir", data_dir, *words)
     assert code == 2
-    assert "no predictor can be served" in said
+    assert "no predictor" in said
     code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
     assert code == 2
     assert "nonsense" in said
