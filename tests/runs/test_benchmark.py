@@ -162,7 +162,7 @@ def test_a_hard_set_without_question_text_cannot_be_used_in_a_run(project: Path,
     data = ("--data-dir", project / "data", "--reports", tmp_path)
     result = invoke("benchmark", *data, "--predictor", "local", "--questions", questions)
     assert result.exit_code == 3
-    assert "has digests instead of the questions' text" in result.stderr
+    assert "has digests" in result.stderr
 
 
 def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
@@ -182,9 +182,7 @@ def test_a_run_whose_questions_were_changed_is_refused(made: Path, tmp_path: Pat
     if change == "question":
         lines[0]["question"] = "something else"
     write_lines(copy / names.QUESTIONS, lines if change == "question" else lines[1:])
-    with pytest.raises(
-        RunError, match="digest is different" if change == "question" else "does not have the question"
-    ):
+    with pytest.raises(RunError, match="digest" if change == "question" else "have the question"):
         load_run(copy)
     assert invoke("show", copy).exit_code == 3
 

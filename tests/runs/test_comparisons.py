@@ -111,7 +111,11 @@ def test_the_report_names_each_baseline(tmp_path: Path) -> None:
     assert "| best | middling |" in text
     assert "**best vs middling: better.**" in text
     everyone = make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0)
-    assert "Every pair of predictors is compared." in markdown(report_content(everyone))
+    assert [(each.candidate, each.baseline) for each in everyone.judgment.comparisons] == [
+        ("middling", "poor"),
+        ("best", "poor"),
+        ("best", "middling"),
+    ]
 
 
 def test_effect_sizes_are_shown_beside_the_verdicts(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_an_unknown_slice_is_refused(whole: RunData, condition: str, says: str) 
 def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     asked = make_questions(2)
     run = make_run(tmp_path, PREDICTORS, asked)
-    with pytest.raises(UsageError, match="meets all of the conditions"):
+    with pytest.raises(UsageError, match=r"kind=.* and difficulty="):
         run.where(f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}")
 
 
@@ -90,14 +90,14 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert "20 questions" in shown.output
     assert "kind=lookup: 20 of its 63 questions" in shown.output
     text = (tmp_path / "lookup" / "report.md").read_text(encoding="utf-8")
-    assert "The run is restricted to kind=lookup" in text
+    assert "restricted to kind=lookup" in text
     assert "kind=lookup" in (tmp_path / "lookup" / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "lookup" / "plots" / "differences.svg").is_file()
     after = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
     assert after == before
     refused = invoke("show", directory, "--where", "kind=lookup", "--output", directory)
     assert refused.exit_code == 2
-    assert "is the directory of a run" in refused.output
+    assert str(directory) in refused.output
 
 
 def test_compare_and_gate_use_only_the_cut(whole: RunData) -> None:

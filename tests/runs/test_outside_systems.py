@@ -76,7 +76,7 @@ def test_classes_frameworks_and_trec_runs_are_systems_of_an_experiment(project: 
     verified = invoke("verify", made, "--rerun", 1, "--data-dir", project / "data")
     assert "not rerun: quiet: it calls langchain:support.pipelines:brewing" in verified.output
     trusted = invoke("verify", made, "--rerun", 8, "--trust", "--data-dir", project / "data")
-    assert "rerun: 32 of 32 answers to 8 questions are the same" in trusted.output
+    assert "rerun: 32 of 32 answers" in trusted.output
 
 
 def test_every_problem_with_such_tables_is_listed(project: Path) -> None:

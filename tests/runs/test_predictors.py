@@ -142,7 +142,7 @@ def test_a_hit_with_a_huge_line_number_fails_only_its_question(endpoint: Endpoin
         row = answer(predictor, QUESTION, 5)
         assert (row.status, row.hits) == ("failed", ())
         assert "1000000000" in row.error
-        assert "the last line number of a hit must be at most 10000000" in row.error
+        assert "at most 10000000" in row.error
     assert endpoint.url in row.error
     [kept] = ClassPredictor("own", Returning([passage("a.md", 1, 10**7)])).predict(QUESTION, 5).hits
     assert kept.line_end == 10**7
@@ -185,14 +185,13 @@ def test_the_text_of_a_hit_is_what_its_lines_hold(project: Path, tmp_path: Path)
     assert quoted["silent"].hits[0].gold == 0, "the quote is read from the lines"
     assert [rows[name]["altered_hits"] for name in ("bm25", "heading", "silent")] == [0, 8, 8]
     assert [rows[name]["failures"] for name in rows] == [0, 0, 8, 0, 8]
-    assert quoted["endless"].error.endswith(
-        f"lines 1-1000000 of {PAGE} do not exist, because the document has {len(page.splitlines())} lines"
-    )
+    assert f"lines 1-1000000 of {PAGE}" in quoted["endless"].error
+    assert quoted["endless"].error.endswith(f" {len(page.splitlines())} lines")
     assert "guide/none.md" in quoted["elsewhere"].error
     assert rows["endless"]["timed_queries"] == 0
     report = (run.directory / "report.md").read_text(encoding="utf-8")
-    assert "altered: hits whose returned text was replaced" in report
-    assert "heading: the text of 8 hits is not the text of the lines" in report
+    assert "altered: hits" in report
+    assert "heading: the text of 8 hits" in report
 
 
 def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
@@ -212,9 +211,7 @@ def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
     own, _ = run.data.rows
     assert [(hit.source, hit.line_start) for hit in own.hits] == [(PAGE, 6), ("install.rst", 1)]
     assert list(run.summary["excluded_hits"]) == [1, 0]
-    assert "removed: hits removed because they overlap" in (run.directory / "report.md").read_text(
-        encoding="utf-8"
-    )
+    assert "removed: hits removed" in (run.directory / "report.md").read_text(encoding="utf-8")
 
 
 RIGHT = "Brewing > Steeping time\n\nThree minutes is the default. Use brew.seconds to change it."
@@ -404,7 +401,7 @@ def test_error_messages_of_a_class_are_stored_without_keys(monkeypatch: pytest.M
 
     class Telling:
         def retrieve(self, query: str, k: int) -> list[Hit]:
-            raise RuntimeError("sk-planted-1234 was refused by https://me:hunter22@h/v1")
+            raise RuntimeError("sk-planted-1234 refused by https://me:hunter22@h/v1")
 
     row = answer(ClassPredictor("telling", Telling()), QUESTION, 5)
-    assert row.error == "RuntimeError: [key] was refused by https://h/v1"
+    assert row.error == "RuntimeError: [key] refused by https://h/v1"

@@ -79,8 +79,8 @@ def test_a_killed_run_is_resumed_where_it_stopped(project: Path, whole: bytes) -
         stream.write(whole[len(kept) : len(kept) + 40])  # a row that was cut short
     done = run(project, reports, 0)
     assert done.returncode == 0, done.stderr
-    assert f"resuming the interrupted run {directory}" in done.stderr
-    assert "the last row is incomplete" in done.stderr
+    assert f"interrupted run {directory}" in done.stderr
+    assert "last row" in done.stderr
     assert rows_of(reports) == whole
     assert read_run(directory).status == "finished"
     assert queries(reports) == 4 + 1 + 4 + 3, "asked, killed, the rest, and the latency pass"
@@ -234,7 +234,7 @@ def test_a_run_without_wording_is_resumed_with_its_question_file(project: Path, 
     again = unfinished(tmp_path / "third", hashed)
     refused = resume(project, again, "--questions", other)
     assert refused.exit_code == 3
-    assert "the questions changed since the run started" in refused.stderr
+    assert "the questions changed" in refused.stderr
 
 
 def test_a_run_whose_corpus_or_settings_have_changed_is_not_resumed(
@@ -246,7 +246,7 @@ def test_a_run_whose_corpus_or_settings_have_changed_is_not_resumed(
     before = (waiting / names.ROWS).read_bytes()
     resumed = resume(project, waiting)
     assert resumed.exit_code == 3
-    assert "can't be resumed: the corpus, --top-k changed since the run started" in resumed.stderr
+    assert "the corpus, --top-k changed" in resumed.stderr
     assert [path.name for path in reports.iterdir()] == [waiting.name]
     assert (waiting / names.ROWS).read_bytes() == before
 

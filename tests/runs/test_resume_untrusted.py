@@ -83,7 +83,7 @@ def test_no_class_of_an_untrusted_run_is_imported(doctored: Any, project: Path) 
     assert not canary.exists()
     assert resumed.exit_code == 3, resumed.output
     assert "- predictor planted:Planted" in resumed.stderr
-    assert "fix: if you trust this run, add --trust" in resumed.stderr
+    assert "--trust" in resumed.stderr
 
 
 def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
@@ -230,7 +230,7 @@ def test_a_link_in_a_run_is_not_followed(doctored: Any, tmp_path: Path, name: st
     (directory / name).symlink_to(target)
     refused = invoke("resume", directory)
     assert refused.exit_code == 3
-    assert f"{directory / name} is not a regular file or folder" in refused.stderr
+    assert f"{directory / name} is not" in refused.stderr
     assert {path: path.read_bytes() for path in outside.iterdir()} == before
 
 

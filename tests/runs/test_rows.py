@@ -189,6 +189,6 @@ def test_a_file_that_is_being_written_is_locked(path: Path) -> None:
     assert not is_under_way(path)
     with RowLog(path):
         assert is_under_way(path)
-        with pytest.raises(RunError, match="another process is writing"):
+        with pytest.raises(RunError, match="another process"):
             RowLog(path)
     assert not is_under_way(path)

