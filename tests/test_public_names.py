@@ -83,7 +83,7 @@ def test_a_public_name_resolves_and_is_documented(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'branchrank' has no attribute 'Worspace'"):
+    with pytest.raises(AttributeError, match="'Worspace'"):
         branchrank.Worspace  # noqa: B018 - the access is the test
     assert not hasattr(branchrank, "__path_of_nothing__")
 
@@ -138,7 +138,7 @@ def test_the_functions_of_the_library_load_their_modules_on_first_use() -> None:
         "msgspec"
     }
     assert [name for name in library.__all__ if not callable(getattr(library, name))] == []
-    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+    with pytest.raises(AttributeError, match="'absent'"):
         library.absent  # noqa: B018 - the access is the test
 
 

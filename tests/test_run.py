@@ -134,7 +134,7 @@ def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path:
     [pair] = other.compare_with(one).pairs
     assert (pair.comparison.baseline, pair.comparison.candidate) == ("one (baseline)", "other (candidate)")
     for candidate, baseline in ((two, one), (one, two), (two, made("five", "six"))):
-        with pytest.raises(UsageError, match="have no predictor in common"):
+        with pytest.raises(UsageError, match="in common"):
             candidate.compare_with(baseline)
     [chosen] = two.compare_with(one, predictor="four", baseline_predictor="one").pairs
     assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one (baseline)", "four (candidate)")
@@ -147,7 +147,7 @@ def test_a_run_loads_from_another_working_directory(
     loaded = Run.load(str(run.directory))
     pd.testing.assert_frame_equal(loaded.summary, run.summary)
     assert loaded.report(into=tmp_path / "again")[0].is_file()
-    with pytest.raises(RunError, match="no run in nowhere"):
+    with pytest.raises(RunError, match="nowhere"):
         Run.load("nowhere")
 
 
@@ -258,9 +258,9 @@ def test_a_cut_is_a_run_that_does_not_overwrite_reports(run: Run, tmp_path: Path
     assert isinstance(cut, Run)
     assert set(cut.questions["kind"]) == {"lookup"}
     assert cut.summary["questions"].tolist() == [20, 20, 20]
-    with pytest.raises(UsageError, match="some of the questions"):
+    with pytest.raises(UsageError, match="into="):
         cut.report()
-    with pytest.raises(UsageError, match="is the directory of a run"):
+    with pytest.raises(UsageError, match=str(run.directory)):
         cut.report(into=run.directory)
     paths = cut.report(into=tmp_path / "cut")
     assert "kind=lookup" in paths[0].read_text(encoding="utf-8")
@@ -284,7 +284,7 @@ def test_a_run_is_reported_verified_explained_and_exported(run: Run, tmp_path: P
     missed = next(
         row for row in own.data.rows if row.predictor == "local" and all(hit.gold is None for hit in row.hits)
     )
-    assert "local: gold not among the hits" in str(own.explain(missed.question_id, ["local"]))
+    assert "local: gold not" in str(own.explain(missed.question_id, ["local"]))
     assert str(explained) == invoke("explain", copy, "q0000", "--predictor", "local").stdout.rstrip("\n")
     names = {path.name for path in own.export_trec(tmp_path / "trec")}
     assert names == {"qrels.txt", "local.run", "hybrid.run", "asked.run"}

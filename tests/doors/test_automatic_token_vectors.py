@@ -51,7 +51,7 @@ def benchmark(data: Path, *predictors: str, flags: tuple[str, ...] = ()) -> Run:
 
 def test_index_stores_them_and_says_what_they_need(data: Path) -> None:
     told = done(invoke("index", "--data-dir", data))
-    assert "token vectors for late interaction (0 MB)" in told.stderr
+    assert "late interaction (0 MB)" in told.stderr
     assert kept(data)
     assert "up to date" in done(invoke("index", "--data-dir", data)).stdout
 

@@ -196,7 +196,7 @@ def test_a_predictor_with_its_own_search_refuses_filters(library: Library, tmp_p
     def mine(query: str, k: int) -> list[object]:
         return []
 
-    with pytest.raises(errors.UsageError, match="mine is not a system"):
+    with pytest.raises(errors.UsageError, match="mine is not"):
         library().benchmark(["local", mine], questions=asked(tmp_path), filters=ONLY)
 
 

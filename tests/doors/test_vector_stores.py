@@ -93,7 +93,7 @@ def test_the_report_says_that_the_recall_of_chroma_was_not_measured(
 
     monkeypatch.setattr("branchrank.runs.bench.opening.recall_against_exact", fail)
     run = benchmark(built, "--predictor", "dense", reports=tmp_path / "dense")
-    assert "chroma (recall not measured because of an error)" in (run / "report.md").read_text()
+    assert "chroma (recall not measured" in (run / "report.md").read_text()
     run = benchmark(built, "--predictor", "bm25", reports=tmp_path / "bm25")
     assert "recall not measured" not in (run / "report.md").read_text()
 

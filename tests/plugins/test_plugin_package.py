@@ -146,16 +146,16 @@ def test_the_packages_chunker_makes_an_index_of_its_own(project: Path, installed
     assert len(texts) > len(pages)
     assert all(any(text in page for page in pages) for text in texts)
     unknown = command(project, "index", "docs", *words[:-1], "unknown")
-    assert "there is no chunker 'lines'" in unknown.stderr
+    assert "no chunker 'lines'" in unknown.stderr
 
 
 def test_without_the_package_both_names_are_unknown(project: Path, installed: Path) -> None:
     done = command(project, "run", "titles.toml", "--reports", "none")
     assert done.returncode == 2
-    assert "there is no branch kind 'titles'" in done.stderr
+    assert "branch kind 'titles'" in done.stderr
     done = command(project, "retrieve", "--predictor", "dense", "tea")
     assert done.returncode == 2
-    assert "there is no embedder 'letters'" in done.stderr
+    assert "no embedder 'letters'" in done.stderr
 
 
 def test_the_packages_reader_reads_files_with_its_suffix(tmp_path: Path, installed: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_reader_of_a_suffix_that_has_one_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(reading, "entry_points", lambda group: [entry])
     reading.installed_readers.cache_clear()
     try:
-        with pytest.raises(UsageError, match=r"end with \.md, but BranchRank already reads"):
+        with pytest.raises(UsageError, match=r"\.md, but BranchRank already"):
             reading.suffix_of("a.unheard")  # a suffix that was not looked up before
     finally:
         reading.installed_readers.cache_clear()

