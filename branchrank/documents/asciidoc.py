@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from functools import partial
 
-from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader, Reference
+from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader, Reference
 from branchrank.documents.markdown_text import ABSOLUTE, MAX_INLINE, html_text
 
 _VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,})(?P<language>(?<=`)[\w+-]+)?")
@@ -193,11 +193,8 @@ class _Scanner(Findings):
     def emit(self, kind: BlockKind, text: str, first: int) -> None:
         """Add a block without blank lines at its start and end. ``first`` is its first line."""
         lines = [line.rstrip() if kind == "code" else line.strip() for line in text.split("\n")]
-        filled = [number for number, line in enumerate(lines) if line]
-        if filled:
-            start, end = filled[0], filled[-1]
-            text = "\n".join(lines[start : end + 1])
-            self.blocks.append(Block(kind=kind, text=text, line_start=first + start, line_end=first + end))
+        if any(lines):
+            self.add_block(kind, lines, first)
             self.targets, self.discrete = [], False
 
     def inline(self, text: str, line: int) -> str:

@@ -291,6 +291,14 @@ class Findings:
         self.toctree: list[str] = []
         self.notes: list[str] = []
 
+    def add_block(self, kind: BlockKind, lines: Sequence[str], first: int) -> None:
+        """Add a block of ``lines``, which start at line ``first``, without the blank lines at both ends."""
+        filled = [number for number, line in enumerate(lines) if line.strip()]
+        if filled:
+            start, end = filled[0], filled[-1]
+            text = "\n".join(lines[start : end + 1])
+            self.blocks.append(Block(kind=kind, text=text, line_start=first + start, line_end=first + end))
+
     def document(self, source: str, *, digest: str, size: int, line_count: int) -> Document:
         """Return the document of a file with ``size`` bytes."""
         headings, rest, more_notes = limit_headings(source, self.headings, size)
@@ -373,6 +381,14 @@ def _with_headings(blocks: Sequence[Block], headings: Sequence[Heading]) -> list
         if heading.title and not heading.in_text
     ]
     return sorted([*titles, *blocks], key=lambda block: block.line_start)
+
+
+def read_as_text(lines: list[str], reason: str) -> Findings:
+    """Return the paragraphs of a document whose format can't be read, with a note that gives the reason."""
+    found = Findings()
+    found.blocks = plain_blocks(lines)
+    found.notes = [f"read as plain text, because {reason}"]
+    return found
 
 
 def plain_blocks(lines: list[str], starts: Container[int] = ()) -> list[Block]:

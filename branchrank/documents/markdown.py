@@ -131,18 +131,7 @@ class _Reader(Findings):
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
         """Add ``text``, which starts at ``line``, as a block without blank lines at the start and end."""
-        lines = [each.rstrip() for each in text.split("\n")]
-        filled = [number for number, each in enumerate(lines) if each]
-        if filled:
-            first, last = filled[0], filled[-1]
-            self.blocks.append(
-                Block(
-                    kind=kind,
-                    text="\n".join(lines[first : last + 1]),
-                    line_start=line + first,
-                    line_end=line + last,
-                )
-            )
+        self.add_block(kind, [each.rstrip() for each in text.split("\n")], line)
 
     def inline(self, content: str, line: int) -> str:
         """Return the inline Markdown at ``line`` as readable text, and store its references and labels."""

@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.io.printable import encodable
-from branchrank.documents.document import Block, Findings, Heading, Reader, plain_blocks
+from branchrank.documents.document import Block, Findings, Heading, Reader, read_as_text
 from branchrank.documents.markdown import read_markdown
 from branchrank.documents.shared_lines import SharedLines
 
@@ -52,10 +52,7 @@ def read_notebook(source: str, lines: list[str]) -> Findings:
     except (msgspec.MsgspecError, RecursionError):
         is_notebook = False
     if not is_notebook:
-        found = Findings()
-        found.blocks = plain_blocks(lines)
-        found.notes = ["read as plain text, because it is not a notebook in nbformat 4"]
-        return found
+        return read_as_text(lines, "it is not a notebook in nbformat 4")
     page = SharedLines()
     for number, cell in enumerate(_cells(text), start=1):
         if cell.kind == "markdown":

@@ -18,13 +18,12 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 
 from branchrank.documents import code_outline
-from branchrank.documents.document import Block, Findings, Heading, Reader, plain_blocks
+from branchrank.documents.document import Findings, Heading, Reader, plain_blocks, read_as_text
 from branchrank.documents.shared_lines import joined_note
 
 #: A larger file is read as plain text. Such files are usually generated.
@@ -98,49 +97,34 @@ _OUTLINER = _Outliner()
 def read_code(source: str, lines: list[str]) -> Findings:
     """Read a file of source code. Malformed content raises no exception."""
     content = "\n".join(lines).encode()
-    found = Findings()
     if len(content) > MAX_BYTES:
-        return _as_text(found, lines, f"it has more than {MAX_BYTES:,} bytes")
+        return read_as_text(lines, f"it has more than {MAX_BYTES:,} bytes")
     outline = _OUTLINER.outline(os.path.splitext(source)[1].lower(), content)
     if outline is None:
-        return _as_text(found, lines, "parsing it takes too much time or memory")
-    sections, joined, prose = outline
+        return read_as_text(lines, "parsing it takes too much time or memory")
+    found, (sections, joined, prose) = Findings(), outline
     found.title = "/".join(source.split("/")[-2:])
     # A heading of level 1 could be the title of the page.
     found.headings = [Heading(level + 1, title, line, line, in_text=True) for level, title, line in sections]
     is_prose = {line for first, last in prose for line in range(first, last + 1)}
     bounds = [1, *(line for _, _, line in sections), len(lines) + 1]
     for start, end in pairwise(bounds):
-        found.blocks += _blocks(lines, start, end, is_prose)
+        _add_blocks(found, lines, range(start, end), is_prose)
     found.notes += joined_note(joined, "definition")
     return found
 
 
-def _as_text(found: Findings, lines: list[str], reason: str) -> Findings:
-    found.blocks = plain_blocks(lines)
-    found.notes = [f"read as plain text, because {reason}"]
-    return found
-
-
-def _blocks(lines: list[str], start: int, end: int, is_prose: set[int]) -> Iterator[Block]:
-    """Yield the blocks of the lines from ``start`` to the line before ``end``."""
-    number = start
-    while number < end:
-        first, prose = number, number in is_prose
-        while number < end and (number in is_prose) == prose:
-            number += 1
-        texts = lines[first - 1 : number - 1]
-        if prose:
-            for block in plain_blocks([_MARKS.sub(r"\1", text) for text in texts]):
-                shift = first - 1
-                yield msgspec.structs.replace(
-                    block, line_start=block.line_start + shift, line_end=block.line_end + shift
-                )
+def _add_blocks(found: Findings, lines: list[str], numbers: range, is_prose: set[int]) -> None:
+    """Add the lines with the given numbers. A run of prose is paragraphs, and a run of code is one block."""
+    for prose, run in groupby(numbers, key=is_prose.__contains__):
+        own = list(run)
+        texts, before = lines[own[0] - 1 : own[-1]], own[0] - 1
+        if not prose:
+            found.add_block("code", texts, own[0])
             continue
-        filled = [index for index, text in enumerate(texts) if text.strip()]
-        if filled:
-            text = "\n".join(texts[filled[0] : filled[-1] + 1])
-            yield Block(kind="code", text=text, line_start=first + filled[0], line_end=first + filled[-1])
+        for block in plain_blocks([_MARKS.sub(r"\1", text) for text in texts]):
+            first, last = block.line_start + before, block.line_end + before
+            found.blocks.append(msgspec.structs.replace(block, line_start=first, line_end=last))
 
 
 READER = Reader(read_code)
