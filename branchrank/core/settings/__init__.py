@@ -17,9 +17,9 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -27,7 +27,7 @@ from branchrank.core.errors import UsageError, or_else, suggestion
 from branchrank.core.io.files import read_file
 from branchrank.core.records import Record
 from branchrank.core.settings.fields import Settings as Settings
-from branchrank.core.settings.fields import field_texts, split_hint
+from branchrank.core.settings.fields import field_texts, hints_of, split_hint
 from branchrank.core.settings.parts import (
     PARTS as PARTS,
 )
@@ -147,28 +147,25 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-_hints = cache(partial(get_type_hints, include_extras=True))
-
-
-@cache  # msgspec evaluates the annotations of a record whenever it describes one, which is slow.
+@cache
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     """Return the description of every setting in a settings record, in the order of the record's fields."""
-    hints = _hints(part)
+    hints, defaults = hints_of(part), part()
     prefix = "" if part.short_flags else f"{part.section}-"
     described = []
-    for field in msgspec.structs.fields(part):
-        bare, metas = split_hint(hints[field.name])
+    for name in part.__struct_fields__:
+        bare, metas = split_hint(hints[name])
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
         texts = [meta.description for meta in metas if meta.description]
-        flag = part.flag_names.get(field.name, f"--{prefix}{field.name}".replace("_", "-"))
+        flag = part.flag_names.get(name, f"--{prefix}{name}".replace("_", "-"))
         described.append(
             Setting(
                 section=part.section,
-                name=field.name,
+                name=name,
                 flag=flag,
                 type=bare,
-                default=field.default,
-                description=texts[0] if texts else field_texts(part)[field.name],
+                default=getattr(defaults, name),
+                description=texts[0] if texts else field_texts(part)[name],
                 low=_bound(metas, "ge", "gt"),
                 high=_bound(metas, "le", "lt"),
                 choices=tuple(str(choice) for choice in get_args(bare))
@@ -316,7 +313,7 @@ def checked(part: type[Settings], setting: Setting, value: object) -> Any:
 
     Raises ``ValueError`` if the value has the wrong type or is out of range.
     """
-    hint = _hints(part)[setting.name]
+    hint = hints_of(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if value.lower() not in words:

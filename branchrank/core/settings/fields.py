@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from inspect import cleandoc
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -51,6 +51,9 @@ class Settings(Record, frozen=True, kw_only=True):
     flag_names: ClassVar[dict[str, str]] = {}
 
 
+#: Return the annotations of a record. Evaluating them is slow.
+hints_of = cache(partial(get_type_hints, include_extras=True))
+
 #: Matches msgspec's messages about unknown fields and about values that are not among the allowed choices.
 _UNKNOWN = re.compile(
     r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
@@ -71,7 +74,7 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
     """
     owner, name = _owner(system, address)
     record: Any = type(owner)
-    bare, metas = split_hint(get_type_hints(record, include_extras=True)[name])
+    bare, metas = split_hint(hints_of(record)[name])
     ranged = {key: getattr(meta, key) for meta in metas for key in ("ge", "gt", "le", "lt", "extra")}
     text = field_texts(record).get(name, "")
     slot, _, rest = address.partition(".")
@@ -133,7 +136,7 @@ def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
     steps = [step.split("[")[0] for step in (found["path"] or "").removeprefix("$").split(".") if step]
     hint: Any = System
     for step in steps:
-        hint = get_type_hints(_record(hint), include_extras=True)[step]
+        hint = hints_of(_record(hint))[step]
     if found["value"] is not None:
         return f"{error}{or_else(found['value'], _choices(hint))}"
     fields = _record(hint).__struct_fields__
