@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -83,21 +84,16 @@ def sources_of(question: Question) -> frozenset[str]:
 
 def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
     """Return a map from the first document of each group to the ids of the group's questions."""
-    parents: dict[str, str] = {}
-
-    def root(source: str) -> str:
-        while parents.setdefault(source, source) != source:
-            parents[source] = parents[parents[source]]
-            source = parents[source]
-        return source
+    from scipy.cluster.hierarchy import DisjointSet
 
     # A group is named after its alphabetically first document, so the order of the questions does not matter.
     names = {question.id: sorted(sources_of(question)) or [f"\x00{question.id}"] for question in questions}
+    documents = DisjointSet(source for sources in names.values() for source in sources)
     for first, *others in names.values():
         for other in others:
-            low, high = sorted((root(first), root(other)))
-            parents[high] = low
-    groups: dict[str, list[str]] = {}
+            documents.merge(first, other)
+    first_of = {source: min(subset) for subset in documents.subsets() for source in subset}
+    groups: defaultdict[str, list[str]] = defaultdict(list)
     for question in questions:
-        groups.setdefault(root(names[question.id][0]), []).append(question.id)
+        groups[first_of[names[question.id][0]]].append(question.id)
     return groups
