@@ -55,6 +55,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         """The number of lines in the span, which is at least 1 for a valid span."""
         return self.line_end - self.line_start + 1
 
+    @property
+    def citation(self) -> str:
+        """The span as text, such as ``guide/install.md:3-8``."""
+        return f"{self.source}:{self.line_start}-{self.line_end}"
+
     def overlap(self, other: Span, ignored: Sequence[int] = ()) -> int:
         """Return the number of lines that the two spans share, which is 0 for spans in different files.
 

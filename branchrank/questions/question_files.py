@@ -145,15 +145,11 @@ def _check_excluded(question: Question) -> None:
     for item, span in product(question.gold, question.excluded_spans):
         whole = question.gold_level == "file" or not (item.span or item.answer_quote)
         if item.source_file == span.source if whole else item.span is not None and item.span.overlap(span):
-            gold = item.source_file if whole or item.span is None else _named(item.span)
+            gold = item.source_file if whole or item.span is None else item.span.citation
             raise ValueError(
-                f"question {question.id!r}: the gold {gold} overlaps the excluded span {_named(span)}, and "
+                f"question {question.id!r}: the gold {gold} overlaps the excluded span {span.citation}, and "
                 "hits that overlap excluded spans are removed; change one of the two"
             )
-
-
-def _named(span: Span) -> str:
-    return f"{span.source}:{span.line_start}-{span.line_end}"
 
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:

@@ -288,7 +288,9 @@ def test_an_index_stores_the_text_and_every_command_uses_its_lines(
             grep = Grep(
                 docs, index.sources, texts=(index.directory / TEXTS, index.text_files), context_lines=0
             )
-            found = {passage.citation: passage.text for passage in grep.search("espresso vinegar").passages}
+            found = {
+                passage.span.citation: passage.text for passage in grep.search("espresso vinegar").passages
+            }
             text = FileReader(docs, index.sources).text("tea.pdf")
         assert found == {"a.md:3-3": "No espresso.", "tea.pdf:10-10": "Use vinegar."}
         assert text.split("\n")[9] == "Use vinegar."

@@ -130,11 +130,6 @@ class GrepPassage(Record, frozen=True, kw_only=True):
         """The passage's file, and the first and last line of the passage."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
-    @property
-    def citation(self) -> str:
-        """The location of the passage, as ``path:first-last``."""
-        return f"{self.source}:{self.line_start}-{self.line_end}"
-
 
 class GrepResult(Record, frozen=True, kw_only=True):
     """The passages that a grep search found, best first, and the terms of the query.

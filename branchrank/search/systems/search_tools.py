@@ -75,7 +75,7 @@ class Found(Record, frozen=True, kw_only=True):
     @property
     def citation(self) -> str:
         """The file's path and the range of lines, in the form ``path:first-last``."""
-        return f"{self.hit.source}:{self.hit.line_start}-{self.hit.line_end}"
+        return self.hit.span.citation
 
     @property
     def marked(self) -> str:

@@ -81,7 +81,7 @@ def grep(content: bytes) -> None:
     lines = {path.relative_to(root).as_posix(): path.read_text().split("\n") for path in root.rglob("*.*")}
     for passage in found.passages:
         text = "\n".join(lines[passage.source][passage.line_start - 1 : passage.line_end])
-        require(passage.text == text, f"{passage.citation} is not {passage.text!r}")
+        require(passage.text == text, f"{passage.span.citation} is not {passage.text!r}")
         require(math.isfinite(passage.score) and passage.score >= 0, f"score {passage.score}")
     # Cases of letters beyond ASCII differ between the engines' versions of Unicode.
     if not query.isascii() or found.notices:

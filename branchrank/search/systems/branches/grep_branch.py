@@ -84,7 +84,7 @@ def chunks_in(index: Index, source: str) -> list[Chunk]:
 
 
 def _spans(result: GrepResult) -> BranchResult:
-    passages = {passage.citation: passage for passage in result.passages}
+    passages = {passage.span.citation: passage for passage in result.passages}
     return BranchResult(
         [Scored(key, passage.score) for key, passage in passages.items()],
         matched={key: passage.matched for key, passage in passages.items()},

@@ -151,7 +151,7 @@ class OwnCollection(Searched):
         self._spans = spans
         self._points: dict[str, list[str]] = {}
         for key, span in spans.items():
-            self._points.setdefault(_span_key(span), []).append(key)
+            self._points.setdefault(span.citation, []).append(key)
         self.spare = len(spans) - len(self._points)
 
     def dense_scores(self, lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
@@ -177,7 +177,7 @@ class OwnCollection(Searched):
         best: dict[str, float] = {}
         for key, score in found:
             if (span := self._spans.get(key)) is not None:
-                best.setdefault(_span_key(span), score)
+                best.setdefault(span.citation, score)
         ranking = [Scored(name, score) for name, score in best.items()]
         return sorted(ranking, key=lambda entry: (-entry.score, entry.key))
 
@@ -380,7 +380,3 @@ def _no_sparse(collection: QdrantCollection, sample: _Sample) -> str:
         if terms:
             shares.append(len(terms & held) / len(terms | held))
     return FOREIGN_SPARSE if shares and sum(shares) / len(shares) < _LEAST_TERMS else ""
-
-
-def _span_key(span: Span) -> str:
-    return f"{span.source}:{span.line_start}-{span.line_end}"
