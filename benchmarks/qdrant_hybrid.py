@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import Scored
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.stores.qdrant_store import (
@@ -36,7 +37,6 @@ from branchrank.index.stores.qdrant_store import (
     own_layout,
 )
 from branchrank.search.ranking.fusion import rrf
-from branchrank.search.ranking.lists import RankedList
 
 BAR_MS = 25.0
 TOP = 10

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import Scored
 from branchrank.core.spec import Fuse
 from branchrank.search.ranking.fusion import fuse, rrf, score
-from branchrank.search.ranking.lists import ranked
 
 
 def convex(branches, weights=()):

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from branchrank.core.ranked_lists import add_scores
 from branchrank.core.records import Scored
 from branchrank.index.maxsim import TokenPrecision, TokenVectors, maxsim, quantize, unit_tokens
-from branchrank.search.ranking.lists import add_scores
 
 Rows = NDArray[np.float32]
 PRECISIONS: tuple[TokenPrecision, ...] = ("int8", "fp16")

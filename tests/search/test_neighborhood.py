@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import Node, Scored
 from branchrank.documents.tree.navigate import Tree
 from branchrank.search.ranking.expansion import (
@@ -15,7 +16,6 @@ from branchrank.search.ranking.expansion import (
     SIBLING_SHARE,
     expand,
 )
-from branchrank.search.ranking.lists import ranked
 
 
 @st.composite

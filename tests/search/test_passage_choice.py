@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.search.ranking.lists import RankedList, ranked
+from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.search.ranking.passages import by_rrf, led_by_sections
 
 PASSAGES = ranked({"a1": 0.5, "a2": 0.9, "a3": 0.1, "b1": 0.8, "c1": 0.2, "c2": 0.3})

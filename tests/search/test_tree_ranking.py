@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from branchrank.core.ranked_lists import group, rescore
 from branchrank.core.records import Scored
 from branchrank.search.ranking.expansion import evidence
-from branchrank.search.ranking.lists import group, rescore
 from branchrank.search.ranking.passages import best_passage
 
 

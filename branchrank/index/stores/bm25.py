@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.core.errors import ArtifactError
-from branchrank.core.records import Scored
+from branchrank.core.ranked_lists import RankedList
 from branchrank.core.settings import Bm25Settings
 from branchrank.index.stores.analyzer import Analyze, analyzer
 from branchrank.index.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
-from branchrank.index.stores.vectors import best, scored
+from branchrank.index.stores.vectors import best, ranked_rows
 
 _DELTA = {"bm25+": 1.0, "bm25l": 0.5}
 #: The number of weights to compute at once, which limits the memory for intermediate float64 results.
@@ -62,6 +62,8 @@ class Bm25Index:
         self.settings = settings
         self._vocabulary = vocabulary
         self._columns = columns
+        # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
+        self._offsets = columns.offsets.data
         self._analyze = analyzer(settings)
 
     @classmethod
@@ -80,20 +82,22 @@ class Bm25Index:
         A document that contains no token of the query has the score 0.
         """
         scores = np.zeros(len(self.ids), dtype=np.float32)
-        weights, documents, offsets = self._columns
-        numbers = ((self._vocabulary.find(token), n) for token, n in Counter(self._analyze(query)).items())
+        weights, documents, _ = self._columns
+        numbers = map(self._vocabulary.find, self._analyze(query))
+        counts = Counter(number for number in numbers if number is not None)
         # Tokens are added in a fixed order, so that rounding does not depend on the word order of the query.
-        for token, count in sorted((token, n) for token, n in numbers if token is not None):
-            column = slice(offsets[token], offsets[token + 1])
-            scores[documents[column]] += np.float32(count) * weights[column]
+        for token, count in sorted(counts.items()):
+            column = slice(self._offsets[token], self._offsets[token + 1])
+            added = weights[column] if count == 1 else np.float32(count) * weights[column]
+            scores[documents[column].astype(np.intp)] += added
         return scores
 
-    def search(self, query: str, n: int) -> list[Scored]:
+    def search(self, query: str, n: int) -> RankedList:
         """Return the ``n`` documents with the highest scores above 0, best first, with ties sorted by id."""
         scores = self.scores(query)
-        scoring = np.flatnonzero(scores > 0)
+        (scoring,) = (scores > 0).nonzero()
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
-        return scored(self.ids.take(found.tolist()), scores[found].tolist())
+        return ranked_rows(self.ids, found, scores[found])
 
     def save(self, path: Path) -> None:
         """Write the index to a file. Raises :class:`~branchrank.core.errors.StorageError` if that fails."""

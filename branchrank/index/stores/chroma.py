@@ -34,7 +34,7 @@ import numpy as np
 from branchrank.core.errors import ArtifactError, Remedy, UsageError
 from branchrank.core.io.environment import preserved_random_state, temporary_environment
 from branchrank.core.io.printable import split_url, url_to_show
-from branchrank.core.records import Scored
+from branchrank.core.ranked_lists import RankedList
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.stores.arrays import REBUILD
 from branchrank.index.stores.vectors import ExactVectors, IntArray, check_query, cosines, upload_batches
@@ -154,7 +154,7 @@ class ChromaVectors(ExactVectors):
             remedy=REBUILD,
         )
 
-    def search(self, vector: Vectors, n: int) -> list[Scored]:
+    def search(self, vector: Vectors, n: int) -> RankedList:
         """Return the ``n`` nearest vectors; see :class:`~branchrank.index.stores.vectors.ExactVectors`.
 
         Exact search is used if all vectors are requested, or if the ``n``-th result has the same score as the
@@ -174,7 +174,7 @@ class ChromaVectors(ExactVectors):
         ranking = self.rank(rows, vector, len(rows))
         # If the ``n``-th result ties with the last candidate, vectors that are not candidates may have the
         # same score too.
-        if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
+        if len(ranking) < n or ranking.scores[n - 1] - ranking.scores[-1] < _TIE:
             return super().search(vector, n)
         return ranking[:n]
 

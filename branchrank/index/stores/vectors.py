@@ -20,9 +20,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.core.errors import ArtifactError, Remedy
-from branchrank.core.records import Scored
+from branchrank.core.ranked_lists import RankedList
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.maxsim import TokenPrecision, TokenVectors
 from branchrank.index.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
@@ -39,8 +39,8 @@ FloatArray = NDArray[np.floating]
 IntArray = NDArray[np.intp]
 TieOrder = NDArray[np.int32]
 
-_scored = partial(tuple.__new__, Scored)
-
+#: The relative rounding error of a float32 number.
+_ROUNDING = float(np.finfo(np.float32).eps)
 #: The number of rows to score at once. If very many rows tie, this limit saves memory.
 _BLOCK = 4096
 #: The maximum number of vectors for which ``--vector-store auto`` uses exact search. In
@@ -91,7 +91,7 @@ class ExactVectors:
         """The dimension of the vectors."""
         return int(self.matrix.shape[1])
 
-    def search(self, vector: Vectors, n: int) -> list[Scored]:
+    def search(self, vector: Vectors, n: int) -> RankedList:
         """Return the ``n`` vectors nearest to a unit vector of shape ``(d,)``, best first.
 
         Raises :class:`ArtifactError` if ``vector`` does not have the dimension of the index, or if Chroma
@@ -100,20 +100,20 @@ class ExactVectors:
         check_query(vector, self.dimension)
         count = min(n, len(self.ids))
         if count <= 0:
-            return []
-        rough = np.vecdot(self.matrix, vector.astype(np.float32))
+            return RankedList((), ())
+        rough = np.vecdot(self.matrix, vector.astype(np.float32, copy=False))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
         # The rounding error of a score is at most ``d * eps / 2`` times the product of the vectors' norms.
         # The tolerance is twice that error, because both the threshold and the compared score are rounded.
-        length = max(1.0, float(np.linalg.norm(vector)))
-        error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
-        return self.rank(np.flatnonzero(rough >= threshold - error), vector, count)
+        length = max(1.0, math.sqrt(np.vdot(vector, vector)))
+        (rows,) = (rough >= threshold - np.float32(self.dimension * _ROUNDING * length)).nonzero()
+        return self.rank(rows, vector, count)
 
-    def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
+    def rank(self, rows: IntArray, vector: Vectors, n: int) -> RankedList:
         """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
         scores = cosines(self.matrix, rows, vector)
         order = best(scores, self.ids.ties, n, rows=rows)
-        return scored(self.ids.take(rows[order].tolist()), scores[order].tolist())
+        return ranked_rows(self.ids, rows[order], scores[order])
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores of the vectors with the ids ``keys``, which are those of :meth:`search`.
@@ -199,30 +199,28 @@ def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = 
     If there are fewer than ``n`` scores, all indices are returned. Indices ``i`` with equal scores are sorted
     by ``ties[i]`` or, if ``rows`` is given, by ``ties[rows[i]]``.
     """
-    count = min(n, len(scores))
-    if count <= 0:
+    if n <= 0:
         return np.empty(0, dtype=np.intp)
-    if count < len(scores):
-        pool = np.flatnonzero(scores >= np.partition(scores, len(scores) - count)[len(scores) - count])
+    if n < len(scores):
+        least = np.partition(scores, len(scores) - n)[len(scores) - n]
+        pool: IntArray = (scores >= least).nonzero()[0]
     else:
         pool = np.arange(len(scores))
-    return pool[np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))[:count]]
+    return pool[np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))[:n]]
 
 
-def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
-    """Pair each key with its score, and return the pairs as a ranked list."""
-    # Calling ``Scored(...)`` for each pair would take three times as long.
-    return list(map(_scored, zip(keys, scores, strict=True)))
+def ranked_rows(ids: Strings, rows: IntArray, scores: FloatArray) -> RankedList:
+    """Return the ids in ``rows``, which are already sorted, as a ranked list with the scores ``scores``."""
+    return RankedList(tuple(ids.take(rows.tolist())), tuple(scores.tolist()))
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
     """Return the dot products of ``vector`` with the rows ``rows`` of ``matrix``, in float64."""
-    exact = np.empty(len(rows), dtype=np.float64)
-    query = vector.astype(np.float64)
-    for start in range(0, len(rows), _BLOCK):
-        block = matrix[rows[start : start + _BLOCK]].astype(np.float64)
-        exact[start : start + len(block)] = (block * query).sum(axis=1)
-    return exact
+    if len(rows) > _BLOCK:
+        starts = range(0, len(rows), _BLOCK)
+        return np.concatenate([cosines(matrix, rows[start : start + _BLOCK], vector) for start in starts])
+    products = matrix.take(rows, axis=0) * vector.astype(np.float64)
+    return np.asarray(products.sum(axis=1))
 
 
 def squared_distance(similarity: float) -> float:
@@ -252,8 +250,7 @@ def recall_against_exact(
     """
     shares = []
     for query in queries:
-        expected = {entry.key for entry in exact.search(query, n)}
-        found = {entry.key for entry in store.search(query, n)}
+        expected, found = set(exact.search(query, n).ids), set(store.search(query, n).ids)
         shares.append(len(expected & found) / len(expected) if expected else 1.0)
     return sum(shares) / len(shares) if shares else 1.0
 

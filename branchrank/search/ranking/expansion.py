@@ -33,9 +33,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.core.records import Scored
 from branchrank.documents.tree.navigate import Rows, Tree
-from branchrank.search.ranking.lists import RankedList, ranked
 
 PROXIMITY_WEIGHT = 0.6
 RANK_WEIGHT = 0.3

@@ -29,9 +29,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.core.records import Scored
 from branchrank.core.spec import Fuse
-from branchrank.search.ranking.lists import RankedList, ranked
 
 Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.core.records import Scored
 from branchrank.core.spec import Fuse
 from branchrank.search.ranking.fusion import fuse, rrf
-from branchrank.search.ranking.lists import RankedList, ranked
 
 #: The first and the last line of a passage.
 Lines = tuple[int, int]

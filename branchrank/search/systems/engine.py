@@ -34,13 +34,13 @@ import msgspec
 
 from branchrank.core.errors import UsageError
 from branchrank.core.io import Closing
+from branchrank.core.ranked_lists import RankedList, add_scores, group, ranked
 from branchrank.core.records import Retrieval, Scored
 from branchrank.core.settings import Resolved
 from branchrank.core.spec import Branch, Expand, System
 from branchrank.index.embedders.cache import EmbeddingCache, TokenCache
 from branchrank.index.reader import Index
 from branchrank.search.ranking.fusion import fuse
-from branchrank.search.ranking.lists import RankedList, add_scores, group, ranked
 from branchrank.search.systems.branches import (
     BranchKind,
     BranchResult,

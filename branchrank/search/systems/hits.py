@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.core.records import Hit, Node, Placement, Scored, Span
 from branchrank.core.spec import Fuse
 from branchrank.index.stores.vectors import squared_distance
 from branchrank.search.ranking.fusion import fuse
-from branchrank.search.ranking.lists import RankedList, ranked
 from branchrank.search.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
 from branchrank.search.systems.branches import BranchResult, label
 from branchrank.search.systems.query import Asked

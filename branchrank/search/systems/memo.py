@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from branchrank.search.ranking.lists import RankedList
+from branchrank.core.ranked_lists import RankedList
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.core.errors import UsageError, or_else
+from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import LLMCall, Record, Scored, Span, StageTrace
 from branchrank.core.settings import arguments
 from branchrank.core.spec import System, Unit
-from branchrank.search.ranking.lists import RankedList
 
 if TYPE_CHECKING:
     from branchrank.search.llm.gateway import Gateway

@@ -33,7 +33,7 @@ class DenseKind(BranchKind):
         vectors, _ = index.vectors, index.embedder
 
         def search(lookup: Lookup) -> BranchResult:
-            found = vectors.search(lookup.sources.embedding(lookup.query.text), lookup.n)
+            found: Sequence[Scored] = vectors.search(lookup.sources.embedding(lookup.query.text), lookup.n)
             asked = lookup.branch.threshold
             if asked is None:
                 return BranchResult(found)

@@ -22,13 +22,13 @@ from functools import partial
 
 import msgspec
 
+from branchrank.core.ranked_lists import RankedList, ranked, rescore
 from branchrank.core.records import Node, Scored
 from branchrank.core.spec import Branch, TreeSearch
 from branchrank.documents.tree.navigate import Tree
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import RANKED, rerank_messages
 from branchrank.search.llm.request import CallContext
-from branchrank.search.ranking.lists import RankedList, ranked, rescore
 from branchrank.search.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 from branchrank.search.systems.branches.tree_steps import (
     Chooser,

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import LLMCall, Node, Record
 from branchrank.core.spec import TreeSearch
 from branchrank.documents.tree.navigate import Tree
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import excerpt, step_messages
 from branchrank.search.llm.request import CallContext
-from branchrank.search.ranking.lists import ranked
 from branchrank.search.systems.llm_choice import (
     CONTEXT_TOKENS,
     ChoiceTask,
