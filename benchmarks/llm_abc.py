@@ -54,8 +54,7 @@ from branchrank.reports.drawing import draw, standalone
 from branchrank.reports.result import rates_plot
 from branchrank.scoring.comparison import Comparison
 from branchrank.search.llm.cassette import Cassette
-from branchrank.search.llm.parsing import read_labels
-from branchrank.search.llm.prompts import excerpt
+from branchrank.search.llm.prompts import excerpt, read_labels
 from branchrank.search.llm.request import CallResult, LLMReply, Usage, estimate_tokens
 
 ROOT = Path(__file__).parents[1]

@@ -30,8 +30,7 @@ from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.cassette import Cassette
 from branchrank.search.llm.client import ChatClient
 from branchrank.search.llm.gateway import Gateway
-from branchrank.search.llm.parsing import read_labels
-from branchrank.search.llm.prompts import Shown, labels, labels_schema, rerank_messages
+from branchrank.search.llm.prompts import Shown, labels, labels_schema, read_labels, rerank_messages
 from branchrank.search.llm.request import LLMReply, LLMRequest
 
 LABELS = labels(30)

@@ -28,31 +28,28 @@ from branchrank.core.settings import (
     arguments,
 )
 from branchrank.core.spec import LLMEndpoint, System
-from branchrank.documents.locating import Anchor, Locator
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.run import Run
-from branchrank.runs.bench.plan import plan_from_names
-from branchrank.runs.bench.running import BenchmarkOptions
-from branchrank.search.systems.builtin import GROUPS, builtin_systems
-from branchrank.search.systems.document_systems import Mode, document_search
+from branchrank.search.systems.builtin import GROUPS, Mode, builtin_systems, document_search
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import LLMStages, open_llm
 from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Query, read_filters
 from branchrank.search.systems.system_checks import check_embedder, problems
-from branchrank.search.systems.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.documents.locating import Anchor, Locator
     from branchrank.documents.tree.navigate import Tree
     from branchrank.index.adoption import Adoption
-    from branchrank.index.calibration import Calibration
+    from branchrank.index.embedding import Calibration
     from branchrank.index.reader import CheckedIndex
+    from branchrank.run import Run
     from branchrank.runs.passage_pools import Labeling
     from branchrank.search.llm.gateway import Gateway
     from branchrank.search.systems.search_tools import SearchTools
+    from branchrank.search.systems.workspace_tree import WorkspaceTree
 
 #: A name, a system, an object with a method ``retrieve(query, k)``, a function of query and k, a retriever of
 #: another framework (whose types are not imported here), or a pair of a name and one of these.
@@ -256,6 +253,8 @@ class Workspace(Closing):
     @property
     def tree_tools(self) -> WorkspaceTree:
         """Methods that build, check, summarize, export and import PageIndex trees."""
+        from branchrank.search.systems.workspace_tree import WorkspaceTree
+
         return WorkspaceTree(self._folder)
 
     def benchmark(
@@ -307,6 +306,9 @@ class Workspace(Closing):
         1   nothing          8           0.0
         """
         from branchrank.reports.writing import run_and_report
+        from branchrank.run import Run
+        from branchrank.runs.bench.plan import plan_from_names
+        from branchrank.runs.bench.running import BenchmarkOptions
 
         given = {
             "benchmark.primary": primary,
@@ -356,7 +358,7 @@ class Workspace(Closing):
         ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
         :class:`~branchrank.core.errors.QuestionError` if the file has no answerable question.
         """
-        from branchrank.index.calibration import calibrate, nearest_distances
+        from branchrank.index.embedding import calibrate, nearest_distances
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
         path = self._folder.questions_path if questions is None else arguments.path("questions", questions)
@@ -554,6 +556,8 @@ class Workspace(Closing):
         >>> from branchrank import Workspace
         >>> Workspace.open("data").locate("rinse the tank with vinegar")
         """
+        from branchrank.documents.locating import Locator
+
         arguments.text("text", text)
         with self._lock:
             if self._locator is None:

@@ -8,7 +8,7 @@
 4. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. Texts that
    were embedded in step 3 or are in the cache are not embedded again. With the cache, an interrupted build
    can be resumed, and a later build embeds only changed documents.
-5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
+5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.embedding`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
 7. The workspace's links are created, and the generation is flushed to disk. A single rename makes the new
    generation the current one. Generations older than the previous one are deleted.

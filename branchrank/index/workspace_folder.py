@@ -22,7 +22,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -48,10 +48,6 @@ from branchrank.core.settings import (
     read_toml,
     resolve,
 )
-from branchrank.documents.chunkers import is_code
-from branchrank.documents.loading import ALL_CODE
-from branchrank.index.embedders import portable_name
-from branchrank.index.embedders.cache import EmbeddingCache, TokenCache, open_cache
 from branchrank.index.generations import (
     BUILD_LOCK,
     CHROMA,
@@ -61,6 +57,9 @@ from branchrank.index.generations import (
     refuse_links,
     replace_link,
 )
+
+if TYPE_CHECKING:
+    from branchrank.index.embedders.cache import EmbeddingCache, TokenCache
 
 AnyPath = str | os.PathLike[str]
 CONFIG = "branchrank.toml"
@@ -114,13 +113,21 @@ def read_config(path: Path) -> ConfigFile:
     tables = {key: value for key, value in content.items() if key in _SECTIONS}
     index = tables.get(IndexSettings.section)
     chunker = index.get("chunker") if isinstance(index, Mapping) else None
-    if isinstance(chunker, str) and is_code(chunker):
+    if isinstance(chunker, str):
+        _check_chunker(path, chunker)
+    return config, tables
+
+
+def _check_chunker(path: Path, chunker: str) -> None:
+    """Raise :class:`UsageError` if the file ``path`` names a chunker that is code."""
+    from branchrank.documents.chunkers import is_code
+
+    if is_code(chunker):
         raise UsageError(
             f"{path}: the chunker {chunker!r} is code, which a workspace can't name, because it may come "
             "from another person",
             remedy=f"remove it from {path}, and pass --chunker {chunker}, or name it in an experiment file",
         )
-    return config, tables
 
 
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
@@ -215,6 +222,8 @@ class WorkspaceFolder:
         content = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
         if flags and "index.embedder" in flags:
+            from branchrank.index.embedders import portable_name
+
             flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
         resolved = resolve(toml=content[1], toml_name=name, environment=environment, flags=flags)
         folder = cls(data_dir, resolved, notify, flags=flags, content=content)
@@ -290,6 +299,8 @@ class WorkspaceFolder:
     @property
     def exclude(self) -> tuple[str, ...]:
         """The patterns for :func:`~branchrank.documents.loading.discover`."""
+        from branchrank.documents.loading import ALL_CODE
+
         return (*((ALL_CODE,) if self.config.code else ()), *self.config.exclude)
 
     def given(self, key: Given) -> Path | None:
@@ -326,6 +337,8 @@ class WorkspaceFolder:
 
     def open_cache(self) -> EmbeddingCache:
         """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, otherwise in a file."""
+        from branchrank.index.embedders.cache import open_cache
+
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -338,6 +351,8 @@ class WorkspaceFolder:
 
     def open_token_cache(self) -> TokenCache:
         """Open the cache of token vectors, which is a file in the workspace."""
+        from branchrank.index.embedders.cache import TokenCache
+
         refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
         return TokenCache(
             self.cache_directory / "token_vectors.sqlite3", root=self.data_dir, notify=self.notify

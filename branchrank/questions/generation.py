@@ -32,8 +32,7 @@ from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.questions.anchoring import Lines
 from branchrank.questions.question_checks import content_stems, leaked_share
 from branchrank.search.llm.gateway import GatewayReply
-from branchrank.search.llm.parsing import read_json
-from branchrank.search.llm.prompts import question_messages, questions_schema
+from branchrank.search.llm.prompts import question_messages, questions_schema, read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.search.llm.session import Asker, LLMWork
 from branchrank.search.systems.llm_choice import CallBounds

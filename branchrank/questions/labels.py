@@ -27,7 +27,7 @@ from branchrank.core.errors import LLMError, QuestionError, UsageError, or_else
 from branchrank.core.records import GoldItem, LineNumber, Question, Record, Span
 from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
 from branchrank.questions.question_files import load_questions
-from branchrank.search.llm.parsing import read_json
+from branchrank.search.llm.prompts import read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reancho
     stale = []
     for each in found.problems:
         label = labels[each.question_id][each.item]
-        place = f"{label.source_file}:{label.line_start}-{label.line_end}"
-        message = f"{place} has changed since {label.annotator} labeled it {label.label}; label it again"
+        since = f"since {label.annotator} labeled it {label.label}; label it again"
+        message = f"{label.span.citation} has changed {since}"
         stale.append(msgspec.structs.replace(each, message=message, label=True))
     return Reanchoring(
         [_with_moved(*each) for each in zip(questions, gold.questions, found.questions, strict=True)],

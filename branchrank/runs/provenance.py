@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from branchrank.core.execution.threads import usable_cpus
+from branchrank.core.execution import usable_cpus
 from branchrank.core.records import Record
 
 #: Packages whose version can change the results.

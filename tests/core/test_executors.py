@@ -12,9 +12,8 @@ import pytest
 from support.shard_tasks import FactsTask, ReadTask, SquareTask
 
 from branchrank.core.errors import MissingDependencyError, UsageError, WorkerError
-from branchrank.core.execution import Executor
+from branchrank.core.execution import Executor, thread_count, usable_cpus
 from branchrank.core.execution.executors import open_executor
-from branchrank.core.execution.threads import thread_count, usable_cpus
 from branchrank.core.execution.workers import LostError, Pool, pack, unpack
 from branchrank.core.settings import resolve
 
@@ -140,7 +139,7 @@ def test_a_worker_reads_what_the_command_reads(
 
 
 def test_the_default_number_of_threads_comes_from_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("branchrank.core.execution.threads.torch_threads", lambda: 0)
+    monkeypatch.setattr("branchrank.core.execution.torch_threads", lambda: 0)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert thread_count() == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "several")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.worlds import PAGES, make_workspace
 
 from branchrank.core.records import Node
-from branchrank.index.calibration import calibrate, distance_calibration, probe_queries
+from branchrank.index.embedding import calibrate, distance_calibration, probe_queries
 from branchrank.index.index_build import build_index
 
 DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)

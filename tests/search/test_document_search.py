@@ -12,7 +12,7 @@ from support.worlds import make_workspace
 
 from branchrank.core.errors import UsageError
 from branchrank.index.index_build import build_index
-from branchrank.search.systems.document_systems import Mode
+from branchrank.search.systems.builtin import Mode
 from branchrank.workspace import Workspace
 
 MODES: tuple[Mode, ...] = ("keyword", "semantic", "hybrid")

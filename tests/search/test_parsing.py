@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.search.llm.parsing import read_json, read_labels, read_text, yes_log_odds
-from branchrank.search.llm.prompts import excerpt, labels, summary_messages
+from branchrank.search.llm.prompts import (
+    excerpt,
+    labels,
+    read_json,
+    read_labels,
+    read_text,
+    summary_messages,
+    yes_log_odds,
+)
 from branchrank.search.llm.request import ReplyError
 
 LABELS = labels(30)

@@ -21,8 +21,7 @@ from branchrank.core.records import Record
 from branchrank.core.settings import LLMSettings
 from branchrank.core.spec import Rerank, TreeSearch
 from branchrank.search.llm.gateway import Gateway, GatewayReply
-from branchrank.search.llm.parsing import read_json
-from branchrank.search.llm.prompts import labels_schema
+from branchrank.search.llm.prompts import labels_schema, read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message
 from branchrank.search.llm.session import LLMSession
 from branchrank.search.systems.rerank import RerankCandidate

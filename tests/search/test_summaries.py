@@ -17,7 +17,7 @@ from branchrank.core.settings import LLMSettings
 from branchrank.documents.tree.navigate import Tree
 from branchrank.search.llm.request import BudgetError
 from branchrank.search.llm.session import LLMSession, LLMWork
-from branchrank.search.systems.node_summaries import Summarized, summarize_nodes
+from branchrank.search.systems.workspace_tree import Summarized, summarize_nodes
 
 _TITLE = re.compile(r"^Title: (.*)$", re.MULTILINE)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from branchrank.core.errors import MissingDependencyError
-from branchrank.core.execution.threads import thread_count
+from branchrank.core.execution import thread_count
 
 
 class SquareTask:
@@ -76,7 +76,7 @@ def _loaded() -> bool:
     except ModuleNotFoundError:  # there is no build without CUDA for this version of Python
         return False
 
-    from branchrank.core.execution.threads import limit_torch
+    from branchrank.core.execution import limit_torch
 
     limit_torch()
     return bool(torch)

@@ -1,16 +1,33 @@
-"""The protocols for tasks and for the executors that run them on shards of work."""
+"""The protocols for tasks and executors, and the number of threads that numeric libraries use.
+
+1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
+2. A worker uses the same number of threads as the process that started it, because the last digits of a
+   PyTorch model's vectors can depend on the number of threads. A worker on a Ray cluster must set the number
+   of threads explicitly, because Ray gives an actor only one OpenMP thread by default.
+3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from branchrank.core.io.environment import set_up_worker
+
 S = TypeVar("S")
 R = TypeVar("R")
 S_contra = TypeVar("S_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+#: Environment variables from which numeric libraries read the number of threads when they are loaded.
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_chosen = 0
 
 
 class Task(Protocol[S_contra, R_co]):
@@ -47,3 +64,65 @@ class Executor(Protocol):
         workers can't be started or die repeatedly. When the iterator or the executor is closed, all work
         stops.
         """
+
+
+def torch_threads() -> int:
+    """Return PyTorch's number of threads, or 0 if PyTorch is not loaded."""
+    torch = sys.modules.get("torch")
+    return 0 if torch is None else int(torch.get_num_threads())
+
+
+def set_torch_threads(count: int) -> None:
+    """Set PyTorch's number of threads, if PyTorch is loaded and ``count`` is not 0."""
+    torch = sys.modules.get("torch")
+    if count and torch is not None:
+        torch.set_num_threads(count)
+
+
+def usable_cpus() -> int:
+    """Return the number of CPUs that this process may use, at least 1."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count() -> int:
+    """Return the number of threads for this process.
+
+    The first of these numbers that is available is used: the number set for this process, PyTorch's number of
+    threads (if PyTorch is loaded), the value of ``OMP_NUM_THREADS``, and the number of usable CPUs.
+    """
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    wanted = int(given) if given.isdecimal() else 0
+    return _chosen or torch_threads() or wanted or usable_cpus()
+
+
+def use_threads(count: int) -> None:
+    """Set the number of threads that this worker process uses until it exits."""
+    global _chosen
+    _chosen = count
+    set_up_worker(dict.fromkeys(VARIABLES, str(count)))
+    limit_torch()
+
+
+@contextlib.contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Use ``count`` threads inside a ``with`` block, or the current number of threads if ``count`` is 0."""
+    global _chosen
+    if not count:
+        yield
+        return
+    before, torch_before = _chosen, torch_threads()
+    _chosen = count
+    limit_torch()
+    try:
+        yield
+    finally:
+        _chosen = before
+        set_torch_threads(torch_before)
+
+
+def limit_torch() -> None:
+    """Set PyTorch's number of threads, if PyTorch is loaded.
+
+    Call this function after importing a library that loads PyTorch.
+    """
+    set_torch_threads(_chosen)

@@ -12,8 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 
 from branchrank.core.errors import MissingDependencyError, Remedy, UsageError
-from branchrank.core.execution import Executor, R, S, Task
-from branchrank.core.execution.threads import limited_threads
+from branchrank.core.execution import Executor, R, S, Task, limited_threads
 from branchrank.core.io.keys import is_loopback
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import EngineSettings, LLMSettings, Resolved

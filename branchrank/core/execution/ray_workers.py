@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from branchrank.core.errors import Remedy, WorkerError
-from branchrank.core.execution.threads import usable_cpus
+from branchrank.core.execution import usable_cpus
 from branchrank.core.execution.workers import Handler, LostError, Setup, pack
 from branchrank.core.io.environment import imported, temporary_environment
 

@@ -40,8 +40,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from branchrank.core.errors import Remedy, UsageError, WorkerError
-from branchrank.core.execution import R, S, Task
-from branchrank.core.execution.threads import thread_count, use_threads
+from branchrank.core.execution import R, S, Task, thread_count, use_threads
 from branchrank.core.io.environment import VERSION, set_up_worker
 from branchrank.core.io.progress import Notify
 

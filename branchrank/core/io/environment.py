@@ -81,19 +81,6 @@ def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> Non
     sys.path.extend(place for place in path if place not in sys.path)
 
 
-def torch_threads() -> int:
-    """Return PyTorch's number of threads, or 0 if PyTorch is not loaded."""
-    torch = sys.modules.get("torch")
-    return 0 if torch is None else int(torch.get_num_threads())
-
-
-def set_torch_threads(count: int) -> None:
-    """Set PyTorch's number of threads, if PyTorch is loaded and ``count`` is not 0."""
-    torch = sys.modules.get("torch")
-    if count and torch is not None:
-        torch.set_num_threads(count)
-
-
 def imported(module: str, package: str, *, purpose: str, extra: str) -> Any:
     """Import a module. Raises :class:`MissingDependencyError` if its package is not installed."""
     try:

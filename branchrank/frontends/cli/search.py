@@ -32,7 +32,7 @@ from branchrank.frontends.cli.terminal import Command, safe, say, show_error, ty
 
 if TYPE_CHECKING:
     from branchrank.frontends.serve.tui import ChosenResult
-    from branchrank.search.systems.document_systems import Mode
+    from branchrank.search.systems.builtin import Mode
     from branchrank.workspace import Workspace
 
 #: The maximum number of lines to show from each hit.

@@ -25,7 +25,7 @@ from pathlib import Path
 from threading import Lock
 
 from branchrank.core.errors import ModelError
-from branchrank.core.io.progress import Notify
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
 from branchrank.index.embedders.hub import (
     REMEDY,
@@ -76,8 +76,7 @@ class ColbertEmbedder(SentenceTransformersEmbedder):
     its repository.
     """
 
-    def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
-        notify = notify or (lambda line: None)
+    def __init__(self, model: str, revision: str = "", *, notify: Notify = no_notice) -> None:
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         _check_format(folder)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.core.errors import ModelError
-from branchrank.core.execution.threads import thread_count
+from branchrank.core.execution import thread_count
 from branchrank.core.io.files import digest_file
 from branchrank.core.settings.parts import Precision
 from branchrank.index.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
@@ -45,7 +45,7 @@ class MiniLMEmbedder(GraphEmbedder):
     """The embedder for the model all-MiniLM-L6-v2.
 
     ``folder`` contains the model's files, and defaults to the installed model's folder. ``threads`` defaults
-    to :func:`~branchrank.core.execution.threads.thread_count`. A document and a query with the same text
+    to :func:`~branchrank.core.execution.thread_count`. A document and a query with the same text
     have the same vector. Raises :class:`ModelError` if files are missing or the weights differ from the
     original weights.
     """

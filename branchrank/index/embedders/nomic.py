@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from branchrank.core.errors import ModelError
-from branchrank.core.execution.threads import thread_count
+from branchrank.core.execution import thread_count
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.records import Record
 from branchrank.core.settings.parts import Precision

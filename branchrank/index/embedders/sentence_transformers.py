@@ -29,10 +29,10 @@ import msgspec
 import numpy as np
 
 from branchrank.core.errors import MissingDependencyError, ModelError
-from branchrank.core.execution.threads import limit_torch
+from branchrank.core.execution import limit_torch
 from branchrank.core.io.environment import preserved_random_state, preserved_start_method
 from branchrank.core.io.printable import encodable
-from branchrank.core.io.progress import Notify
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
 from branchrank.index.embedders.hub import (
     REMEDY,
@@ -81,8 +81,7 @@ class SentenceTransformersEmbedder:
     its repository.
     """
 
-    def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
-        notify = notify or (lambda line: None)
+    def __init__(self, model: str, revision: str = "", *, notify: Notify = no_notice) -> None:
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         # The fast tokenizer is not thread-safe.

@@ -2,7 +2,7 @@
 
 1. The BEIR folder is indexed in its own workspace, and later runs reuse the index.
 2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
-3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.search.systems.document_systems`).
+3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.search.systems.builtin`).
 4. Measures use the graded judgments, so nDCG@10 has the same value as with trec_eval.
 """
 
@@ -27,8 +27,7 @@ from branchrank.runs.bench.plan import Plan, plan_from_names
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.words import plural
 from branchrank.scoring.measures import BEIR_MEASURES, MODES, named_measure
-from branchrank.search.systems.builtin import builtin_systems
-from branchrank.search.systems.document_systems import DEPTH, document_system
+from branchrank.search.systems.builtin import DEPTH, builtin_systems, document_system
 from branchrank.search.systems.system_checks import check_embedder, problems
 
 #: Default settings of a new workspace. Text is analyzed as in published BM25 results, and vector search is

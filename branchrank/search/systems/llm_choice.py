@@ -20,8 +20,7 @@ from typing import TypeVar
 from branchrank.core.records import Record
 from branchrank.core.spec import System
 from branchrank.search.llm.gateway import Gateway, GatewayReply
-from branchrank.search.llm.parsing import read_labels
-from branchrank.search.llm.prompts import Shown, excerpt, labels, labels_schema
+from branchrank.search.llm.prompts import Shown, excerpt, labels, labels_schema, read_labels
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message, estimate_tokens
 
 T = TypeVar("T")

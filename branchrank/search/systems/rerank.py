@@ -26,18 +26,17 @@ from threading import Lock
 from typing import Any
 
 from branchrank.core.errors import ModelError, Remedy
-from branchrank.core.execution.threads import limit_torch
+from branchrank.core.execution import limit_torch
 from branchrank.core.io.environment import preserved_random_state, preserved_start_method
+from branchrank.core.ranked_lists import rescore
 from branchrank.core.records import Node, Scored
 from branchrank.core.spec import Unit
 from branchrank.index.embedders.sentence_transformers import require_library
 from branchrank.index.reader import Index
 from branchrank.search.llm.gateway import Gateway, GatewayReply
-from branchrank.search.llm.parsing import yes_log_odds
-from branchrank.search.llm.prompts import RANKED, pointwise_messages, rerank_messages
+from branchrank.search.llm.prompts import RANKED, pointwise_messages, rerank_messages, yes_log_odds
 from branchrank.search.llm.request import LLMReply, LLMRequest
 from branchrank.search.ranking.fusion import rrf
-from branchrank.search.ranking.lists import rescore
 from branchrank.search.systems.branches import label
 from branchrank.search.systems.llm_choice import (
     BODY_CHARS,

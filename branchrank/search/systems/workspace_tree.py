@@ -1,26 +1,50 @@
-"""Methods that build, check, summarize, export and import the PageIndex tree of a workspace."""
+"""Methods that build, check, summarize, export and import the PageIndex tree of a workspace.
+
+An LLM summarizes the nodes of a tree from the leaves up.
+
+1. The leaves are summarized first, then the nodes whose children are all summarized.
+2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
+   nodes of equal height run concurrently.
+3. Each finished call is cached under a digest of the request, so that an interrupted summarization can be
+   resumed. After an edit, only nodes whose prompts changed are summarized again.
+4. If a call fails, the node keeps its extractive summary, and the failure is counted.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from branchrank.core.errors import InputError, UsageError
-from branchrank.core.io.files import reading_errors, write_bytes, write_jsonl
+from branchrank.core.io.files import read_beneath, reading_errors, write_bytes, write_jsonl
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.records import SEED, Node, Record
+from branchrank.documents.loading import Corpus, load_corpus
+from branchrank.documents.reading import read_document
+from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree.pageindex_json import (
+    encode_document,
+    export_document,
+    import_document,
+    import_nodes,
+)
+from branchrank.documents.tree.store import check_nodes, load_nodes
+from branchrank.documents.tree.tree_build import build_nodes, with_summaries
+from branchrank.index.adopted_files import given_nodes
 from branchrank.index.generations import NODES, build_lock, replace_link
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.search.llm.ledger import Spent
-
-if TYPE_CHECKING:
-    from branchrank.documents.loading import Corpus
-    from branchrank.documents.tree.navigate import Tree
-    from branchrank.search.systems.node_summaries import Summarized
-
+from branchrank.search.llm.prompts import excerpt, read_text, summary_messages
+from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest
+from branchrank.search.llm.session import Asker, LLMWork, open_work
 
 #: The file in the folder ``pageindex`` that a tree is written to.
 _BUILT = "tree.jsonl"
+STAGE = "summary"
+_TEXT_CHARS = 4000
+_CHILDREN = 20
+_SUMMARY_CHARS = 600
+_SUMMARY_TOKENS = 160
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
@@ -62,23 +86,16 @@ class WorkspaceTree:
 
         It is built from the documents, or read from the user's own nodes that ``branchrank.toml`` names.
         """
-        from branchrank.documents.tree.navigate import Tree
-        from branchrank.index.adopted_files import given_nodes
-
         own = self._folder.given("nodes")
         return Tree(self._nodes()[0]) if own is None else given_nodes(own, self._corpus())
 
     def _nodes(self) -> tuple[list[Node], tuple[str, ...]]:
         """Build the nodes of the documents, and return them with notes for the user."""
-        from branchrank.documents.tree.tree_build import build_nodes
-
         corpus = self._corpus()
         nodes, notes = build_nodes(corpus.documents, self._folder.corpus_name)
         return nodes, (*corpus.notes, *notes)
 
     def _corpus(self) -> Corpus:
-        from branchrank.documents.loading import load_corpus
-
         return load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
 
     def load(self, path: AnyPath) -> Tree:
@@ -86,14 +103,10 @@ class WorkspaceTree:
 
         Raises :class:`~branchrank.core.errors.ArtifactError` if the file is damaged.
         """
-        from branchrank.documents.tree.store import load_nodes
-
         return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
         """Check a tree, and return a message about each problem."""
-        from branchrank.documents.tree.store import check_nodes
-
         lines = {document.source: document.line_count for document in self._corpus().documents}
         return check_nodes(list(tree.nodes.values()), lines)
 
@@ -111,10 +124,6 @@ class WorkspaceTree:
         After an edit of the corpus, only the edited sections and the sections that contain them are
         summarized again.
         """
-        from branchrank.documents.tree.navigate import Tree
-        from branchrank.search.llm.session import open_work
-        from branchrank.search.systems.node_summaries import summarize_nodes
-
         tree = Tree(self._nodes()[0])
         with open_work(self._folder, base_url, model) as work:
             result = summarize_nodes(tree, work, seed=seed, progress=progress)
@@ -130,9 +139,6 @@ class WorkspaceTree:
         If ``tree`` is given, the JSON contains the summaries of the nodes in ``tree``. Raises
         :class:`~branchrank.core.errors.InputError` for a document that is not in the corpus.
         """
-        from branchrank.documents.reading import read_document
-        from branchrank.documents.tree.pageindex_json import encode_document, export_document
-
         content = self._content(source)
         summaries = None if tree is None else {node.id: node.summary for node in tree.sections}
         document = read_document(source, content)
@@ -144,8 +150,6 @@ class WorkspaceTree:
 
         Line numbers are recomputed from the document.
         """
-        from branchrank.documents.tree.pageindex_json import import_document, import_nodes
-
         with reading_errors(Path(json_file), remedy="check the path"):
             payload = Path(json_file).read_bytes()
         imported = import_document(payload, source, self._content(source))
@@ -155,11 +159,64 @@ class WorkspaceTree:
 
     def _content(self, source: str) -> bytes:
         """Return the content of a document in the corpus as bytes."""
-        from branchrank.core.io.files import read_beneath
-
         try:
             return read_beneath(self._folder.corpus_root, source)
         except OSError as error:
             raise InputError(
                 f"cannot read {source!r} in the corpus: {error.strerror}", remedy="branchrank pageindex show"
             ) from error
+
+
+class Summarized(Record, frozen=True, kw_only=True):
+    """The nodes with their summaries, in pre-order.
+
+    For each node whose LLM call failed, ``failed`` maps the node's id to the reason for the failure.
+    """
+
+    nodes: tuple[Node, ...]
+    failed: dict[str, str]
+
+
+def summarize_nodes(
+    tree: Tree, work: LLMWork, *, seed: int = SEED, progress: Progress = no_progress
+) -> Summarized:
+    """Summarize every node except the root. ``progress`` is called after each group of nodes of equal height.
+
+    Raises the same errors as :meth:`Gateway.ask`.
+    """
+    summaries: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    asker = Asker(work, _read)
+    count = len(tree.nodes) - 1
+    for nodes in _by_height(tree):
+        answers = asker.ask_all([_request(tree, node, summaries, seed) for node in nodes])
+        for node, answer in zip(nodes, answers, strict=True):
+            if answer.value is None:
+                failed[node.id] = answer.call.outcome
+            summaries[node.id] = node.summary if answer.value is None else answer.value
+        progress("summaries", len(summaries), count)
+    return Summarized(nodes=tuple(with_summaries(tree.nodes.values(), summaries)), failed=failed)
+
+
+def _by_height(tree: Tree) -> list[list[Node]]:
+    """Return the nodes except the root, grouped by height, leaves first."""
+    groups: defaultdict[int, list[Node]] = defaultdict(list)
+    for node in tree.nodes.values():
+        if node.parent_id is not None:
+            groups[tree.height(node.id)].append(node)
+    return [groups[height] for height in sorted(groups)]
+
+
+def _request(tree: Tree, node: Node, summaries: dict[str, str], seed: int) -> LLMRequest:
+    parts = [f"{child.title}: {summaries[child.id]}" for child in tree.children(node.id)[:_CHILDREN]]
+    text = excerpt(node.text, _TEXT_CHARS)
+    return LLMRequest(
+        stage=STAGE,
+        messages=summary_messages(node.title, text, parts),
+        max_tokens=_SUMMARY_TOKENS,
+        context=CallContext(question_id=node.id, predictor="summaries", seed=seed),
+    )
+
+
+def _read(reply: LLMReply) -> str:
+    return excerpt(read_text(reply.text), _SUMMARY_CHARS)
