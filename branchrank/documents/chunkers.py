@@ -33,15 +33,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from branchrank.core.errors import BranchRankError, Remedy, UsageError, first_line, or_else
-from branchrank.core.io.environment import load_installed
+from branchrank.core.errors import BranchRankError, UsageError, first_line
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import Chunk, Passage
+from branchrank.core.registry import Registry
 from branchrank.core.settings import SECTIONS, IndexSettings
 from branchrank.documents.chunking import token_counter
 from branchrank.documents.document import Document
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
     from branchrank.documents.locating import Locator
     from branchrank.documents.token_chunkers import Piece
 
-ENTRY_POINTS = "branchrank.chunkers"
 BUILTIN = (SECTIONS, "window", "recursive", "sentences", "document")
+CHUNKERS = Registry[object]("chunker", "chunkers", dict.fromkeys(BUILTIN, ""), flag="--chunker")
 #: The number of characters that may be searched for texts that do not occur in a document.
 _SEARCHED = 1 << 28
 
@@ -92,16 +91,11 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
     prefix, colon, rest = name.partition(":")
     if prefix in PACKAGES:
         return adapted(named_class(prefix, rest), name, size)
-    if entry := _entry(name):
-        return adapted(load_installed(entry, f"the chunker {name!r} ({entry.value})"), name, size)
+    if name in CHUNKERS.installed:
+        return adapted(CHUNKERS.get(name), name, size)
     if colon:
         return adapted(_object(prefix, rest), name, size)
-    known = [*BUILTIN, *(f"{package}:CLASS" for package in PACKAGES)]
-    known += [entry.name for entry in entry_points(group=ENTRY_POINTS)]
-    raise UsageError(
-        f"there is no chunker {name!r}{or_else(name, known)}",
-        remedy=(Remedy("correct {}", "--chunker"), "install the package that provides this chunker"),
-    )
+    raise CHUNKERS.unknown(name, *(f"{package}:CLASS" for package in PACKAGES))
 
 
 def check_chunker(settings: IndexSettings) -> None:
@@ -121,7 +115,7 @@ def chunker_version(name: str) -> str:
 
     if prefix in PACKAGES:
         return package_version(prefix)
-    if entry := _entry(name):
+    if entry := CHUNKERS.installed.get(name):
         return f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
     try:
         spec = find_spec(prefix) if colon else None
@@ -129,10 +123,6 @@ def chunker_version(name: str) -> str:
         return ""
     origin = spec.origin if spec is not None else None
     return digest_file(Path(origin)) if origin and Path(origin).is_file() else ""
-
-
-def _entry(name: str) -> EntryPoint | None:
-    return next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
 
 
 def _object(module: str, name: str) -> Any:

@@ -34,11 +34,11 @@ from branchrank.documents.code_outline import GRAMMARS
 from branchrank.documents.document import Document
 from branchrank.documents.navigation import with_navigation
 from branchrank.documents.reading import (
+    READERS,
     document_digest,
     read_document,
     reader_of,
     suffix_of,
-    suffixes,
     why_unread,
 )
 
@@ -198,7 +198,7 @@ def examine(root: Path, source: str) -> CorpusFile | Skip:
 
 def without_documents(root: Path, skipped: Collection[Skip] = ()) -> CorpusError:
     """Return the error for a corpus that contains no documents, but perhaps other files."""
-    known = ", ".join(suffix for suffix in suffixes() if suffix not in GRAMMARS)
+    known = ", ".join(suffix for suffix in READERS.names if suffix not in GRAMMARS)
     return CorpusError(
         "; ".join((f"the corpus {root} contains no documents ({known})", *_summary(0, skipped))),
         remedy=f"to index its source code: branchrank index {shlex.quote(str(root))} --code"

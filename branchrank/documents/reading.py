@@ -14,22 +14,18 @@ Whatever needs the lines of a document calls :func:`document_lines`, so that all
 
 from __future__ import annotations
 
-import importlib
 from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from branchrank.core.errors import CorpusError, MissingDependencyError, UsageError
-from branchrank.core.io.environment import load_installed
+from branchrank.core.errors import CorpusError, MissingDependencyError
 from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
+from branchrank.core.registry import Registry
 from branchrank.documents.code_outline import GRAMMARS
 from branchrank.documents.document import ENTRY_SUFFIX, Document, Reader
 from branchrank.documents.lines import decode, split_lines
 from branchrank.documents.stored_texts import stored_text
-
-ENTRY_POINTS = "branchrank.readers"
 
 
 class _Builtin(NamedTuple):
@@ -61,30 +57,14 @@ BUILTIN_READERS: dict[str, _Builtin] = {
 }
 
 
-@cache
-def installed_readers() -> dict[str, EntryPoint]:
-    """Return the entry point of each suffix that installed packages can read.
-
-    Raises :class:`UsageError` for a suffix that has two readers.
-    """
-    found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        suffix = f".{entry.name.lower()}"
-        other = found.get(suffix)
-        if suffix in BUILTIN_READERS or (other and other.value != entry.value):
-            owner = f"the installed reader {other.value}" if other else "BranchRank"
-            raise UsageError(
-                f"the installed reader {entry.value} reads files that end with {suffix}, but {owner} already "
-                "reads such files",
-                remedy="uninstall the package that provides it, or change the name of its entry point",
-            )
-        found[suffix] = entry
-    return found
-
-
-def suffixes() -> tuple[str, ...]:
-    """Return the suffixes of all readers. The suffixes of built-in readers come first."""
-    return (*BUILTIN_READERS, *installed_readers())
+#: All readers by suffix.
+READERS = Registry[Reader](
+    "reader",
+    "readers",
+    {suffix: f"branchrank.documents.{each.module}:READER" for suffix, each in BUILTIN_READERS.items()},
+    kind=Reader,
+    named=lambda name: f".{name.lower()}",
+)
 
 
 def suffix_of(source: str) -> str:
@@ -99,10 +79,8 @@ def _longest_suffix(ending: str) -> str:
     """Return the suffix of a name, which ends with ``ending`` from its first dot on."""
     name = ending.lower()
     # Installed packages are looked up only for a suffix that is not built in, because this takes 50 ms.
-    for known in (lambda: BUILTIN_READERS.keys(), lambda: installed_readers().keys()):
-        if found := max(filter(name.endswith, known()), key=len, default=""):
-            return found
-    return ""
+    suffix = max(filter(name.endswith, READERS.builtin), key=len, default="")
+    return suffix or max(filter(name.endswith, READERS.installed), key=len, default="")
 
 
 @cache
@@ -112,13 +90,8 @@ def reader_of(suffix: str) -> Reader:
     Raises :class:`MissingDependencyError` for a reader whose extra is not installed, and :class:`UsageError`
     for an installed reader that can't be imported.
     """
-    if builtin := BUILTIN_READERS.get(suffix):
-        _require_extra(suffix)
-        found: Reader = importlib.import_module(f"branchrank.documents.{builtin.module}").READER
-        return found
-    entry = installed_readers()[suffix]
-    made: Reader = load_installed(entry, f"the reader {entry.name!r} ({entry.value})", Reader)
-    return made
+    _require_extra(suffix)
+    return READERS.get(suffix)
 
 
 def why_unread(source: str) -> str:
@@ -152,7 +125,7 @@ def _reader(source: str) -> Reader:
     suffix = suffix_of(source)
     if not suffix:
         raise CorpusError(
-            f"cannot read the document {source!r}: its suffix is not one of {', '.join(suffixes())}",
+            f"cannot read the document {source!r}: its suffix is not one of {', '.join(READERS.names)}",
             remedy="convert the file to Markdown, and give it the suffix .md",
         )
     return reader_of(suffix)

@@ -7,16 +7,12 @@ import os
 import re
 import shutil
 import tomllib
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import ROOT, json_lines, program, write_lines
 from support.worlds import write_pages
-
-from branchrank.core.errors import UsageError
-from branchrank.documents import reading
 
 PACKAGE = ROOT / "tests" / "plugin_package"
 GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -172,15 +168,15 @@ def test_the_packages_reader_reads_files_with_its_suffix(tmp_path: Path, install
     assert "contains no documents" in command(tmp_path, *words).stderr
 
 
-def test_a_reader_of_a_suffix_that_has_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("md", "branchrank_titles:ORG", reading.ENTRY_POINTS)
-    monkeypatch.setattr(reading, "entry_points", lambda group: [entry])
-    reading.installed_readers.cache_clear()
-    try:
-        with pytest.raises(UsageError, match=r"\.md, but BranchRank already"):
-            reading.suffix_of("a.unheard")  # a suffix that was not looked up before
-    finally:
-        reading.installed_readers.cache_clear()
+def test_a_reader_of_a_suffix_that_has_one_is_refused(tmp_path: Path, installed: Path) -> None:
+    site = Path(shutil.copytree(installed, tmp_path / "site"))
+    (entries,) = site.glob("*/entry_points.txt")
+    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:ORG\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("# Tea\n")
+    done = command(tmp_path, site, "index", "docs", "--embedder", "none")
+    assert done.returncode == 2
+    assert "the installed reader branchrank_titles:ORG has the name '.md'" in done.stderr
 
 
 def test_an_unknown_route_is_refused_with_the_known_ones(project: Path, installed: Path) -> None:

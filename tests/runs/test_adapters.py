@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,8 +18,7 @@ from support.small_corpus import small_workspace
 
 from branchrank import Run, Workspace
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.runs import adapters
-from branchrank.runs.adapters import adapted
+from branchrank.runs.adapters import ADAPTERS, adapted
 from branchrank.runs.warnings import failures
 
 BOILS, VINEGAR = ("index.md", 3, 3), ("guide/descale.md", 3, 3)
@@ -184,8 +183,8 @@ def test_the_adapter_in_the_documentation_works(monkeypatch: pytest.MonkeyPatch)
     search.Searcher = type("Searcher", (), {"look_up": lambda self, question, limit: [book] * limit})
     monkeypatch.setitem(sys.modules, "branchrank_shelf", module)
     monkeypatch.setitem(sys.modules, "shelf.search", search)
-    entry = EntryPoint("shelf", "branchrank_shelf:SHELF", adapters.ENTRY_POINTS)
-    monkeypatch.setattr(adapters, "entry_points", lambda **given: EntryPoints([entry]).select(**given))
+    entry = EntryPoint("shelf", "branchrank_shelf:SHELF", "branchrank.adapters")
+    monkeypatch.setattr(ADAPTERS, "installed", {"shelf": entry})
     found = adapted(search.Searcher())
     assert found is not None
     assert [hit.source for hit in found.retrieve("kettle", 2).hits] == ["index.md"] * 2

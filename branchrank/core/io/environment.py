@@ -18,12 +18,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from branchrank.core.errors import MissingDependencyError, UsageError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from branchrank.core.errors import MissingDependencyError
 
 _ONE_AT_A_TIME = threading.RLock()
 #: BranchRank's version. Importing the package itself here would be an import circle.
@@ -88,24 +85,3 @@ def imported(module: str, package: str, *, purpose: str, extra: str) -> Any:
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingDependencyError(package, purpose=purpose, extra=extra) from error
-
-
-def load_installed(entry: EntryPoint, shown: str, kind: type = object) -> Any:
-    """Return the object to which an installed package's entry point refers.
-
-    ``shown`` describes the object in the error message. Raises :class:`UsageError` if importing it fails, or
-    if it is not an instance of ``kind``.
-    """
-    try:
-        made = entry.load()
-    except Exception as error:  # A user's package can raise any exception.
-        raise UsageError(
-            f"{shown} cannot be imported: {error}", remedy="reinstall the package that provides it"
-        ) from error
-    if not isinstance(made, kind):
-        wanted = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
-        raise UsageError(
-            f"{shown} is a {type(made).__name__}, not {wanted}",
-            remedy=f"change the entry point to an instance of {kind.__module__}.{kind.__name__}",
-        )
-    return made

@@ -44,7 +44,7 @@ import msgspec
 
 from branchrank.core.records import Node, Record
 from branchrank.documents.document import Block, Document, Section, breadcrumbs
-from branchrank.documents.reading import suffixes
+from branchrank.documents.reading import READERS
 
 ROOT_ID = "/"
 SUMMARY_LENGTH = 300
@@ -302,7 +302,7 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
 def _names(documents: Sequence[Document]) -> dict[str, str]:
     """Return a dictionary that maps the path of each document, with and without its suffix, to its source."""
     names = {document.source: document.source for document in documents}
-    for suffix in suffixes():
+    for suffix in READERS.names:
         for document in documents:
             if document.source.lower().endswith(suffix):
                 names.setdefault(document.source[: -len(suffix)], document.source)

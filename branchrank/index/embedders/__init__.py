@@ -22,14 +22,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from branchrank.core.errors import ModelError, Remedy, UsageError, WorkerError, or_else, suggestion
-from branchrank.core.io.environment import load_installed
+from branchrank.core.errors import ModelError, Remedy, UsageError, WorkerError, suggestion
 from branchrank.core.io.progress import Notify
+from branchrank.core.registry import Registry
 from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.index.embedders.protocol import (
@@ -44,17 +42,12 @@ from branchrank.index.embedders.protocol import EmbedderIdentity as EmbedderIden
 from branchrank.index.embedders.protocol import QueryVectors as QueryVectors
 from branchrank.index.embedders.protocol import unit_rows as unit_rows
 
-#: The names of built-in embedders that accept a model name or a number of dimensions after a colon.
-ROUTES = ("fake", "openai", "ollama")
-ENTRY_POINTS = "branchrank.embedders"
-
+#: The embedders that accept a model's name or a number of dimensions after a colon.
+EMBEDDERS = Registry[Callable[[str, Notify | None], Embedder]](
+    "embedder", "embedders", dict.fromkeys(("fake", "openai", "ollama"), ""), flag="--embedder"
+)
 #: The names of the model that needs no model hub, and of the embedder without a model.
 _KNOWN = (NONE, MODEL, HUB_NAME)
-
-
-@cache  # Searching the installed packages is slow.
-def _routes() -> tuple[str, ...]:
-    return (*ROUTES, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
 def open_embedder(
@@ -78,7 +71,7 @@ def open_embedder(
         return minilm.MiniLMEmbedder(precision=precision)
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder, precision=precision)
-    if precision != "float32" and (settings.embedder == NONE or route in _routes()):
+    if precision != "float32" and (settings.embedder == NONE or route in EMBEDDERS.names):
         raise _float32_only(settings)
     if settings.embedder == NONE:
         return NoEmbedder()
@@ -89,8 +82,8 @@ def open_embedder(
 
         server = OpenAIEmbedder if route == "openai" else OllamaEmbedder
         return server(model, settings.embedding_url, built)
-    for entry in entry_points(group=ENTRY_POINTS, name=route):
-        return _open_installed(entry, model, notify)
+    if route in EMBEDDERS.installed:
+        return _open_installed(route, model, notify)
     try:
         return _open_named(settings, notify or (lambda line: None))
     except ModelError as error:
@@ -110,27 +103,22 @@ def check_name(embedder: str) -> None:
         )
     if os.path.exists(os.path.expanduser(embedder)):  # unlike Path, also for names that are too long
         return
-    if model and route not in _routes():  # Hub names contain no colon.
-        raise UsageError(
-            f"embedder {embedder!r}: there is no embedder {route!r}{or_else(route, _routes())}",
-            remedy=(Remedy("correct {}", "--embedder"), "install the package that provides this embedder"),
-        )
+    if model and route not in EMBEDDERS.names:  # Hub names contain no colon.
+        raise EMBEDDERS.unknown(route)
     meant = _meant(embedder)
-    if meant and "/" not in embedder and route not in _routes():  # Hub names have the form owner/name.
+    if meant and "/" not in embedder and route not in EMBEDDERS.names:  # Hub names have the form owner/name.
         raise UsageError(
             f"there is no embedder {embedder!r}; {meant}", remedy=Remedy("correct {}", "--embedder")
         )
 
 
-def _open_installed(entry: EntryPoint, model: str, notify: Notify | None) -> Embedder:
+def _open_installed(name: str, model: str, notify: Notify | None) -> Embedder:
     """Open the embedder of an installed package."""
-    shown = f"the embedder {entry.name!r} ({entry.value})"
-    made: Embedder = load_installed(entry, shown)(model, notify)
+    made = EMBEDDERS.get(name)(model, notify)
     if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
         raise UsageError(
-            f"{shown} returned {made!r}, which has no valid `identity`",
-            remedy="add the attribute `identity`, a branchrank.index.embedders.EmbedderIdentity, to "
-            "its class",
+            f"the embedder {name!r} returned {made!r}, which has no valid `identity`",
+            remedy="add the attribute `identity`, a branchrank.plugins.EmbedderIdentity, to its class",
         )
     return made
 
@@ -170,7 +158,7 @@ def _float32_only(settings: IndexSettings) -> UsageError:
 
 def _meant(embedder: str) -> str:
     """Return a suggestion if ``embedder`` resembles a known name, or else an empty string."""
-    known = (*_routes(), *_KNOWN, IndexSettings().embedder)
+    known = (*EMBEDDERS.names, *_KNOWN, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 

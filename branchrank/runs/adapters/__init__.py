@@ -16,23 +16,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, cast
 
 from branchrank.core.errors import MissingDependencyError, UsageError, or_else
-from branchrank.core.io.environment import load_installed
 from branchrank.core.records import NOT_REPORTED, Answer, Predictor
-
-ENTRY_POINTS = "branchrank.adapters"
-
-#: A map from the prefix of each built-in adapter to its module and object, imported on first use.
-BUILTIN_ADAPTERS = {
-    "langchain": "langchain:LANGCHAIN",
-    "llamaindex": "llamaindex:LLAMAINDEX",
-    "haystack": "haystack:HAYSTACK",
-    "pyterrier": "pyterrier:PYTERRIER",
-}
+from branchrank.core.registry import Registry
 
 
 class Retriever:
@@ -72,24 +60,18 @@ class Adapter:
         raise NotImplementedError
 
 
-def adapter_names() -> tuple[str, ...]:
-    """Return the prefixes of all adapters. The built-in adapters come first."""
-    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
-    return tuple(dict.fromkeys([*BUILTIN_ADAPTERS, *installed]))
-
-
-@cache
-def adapter(name: str) -> Adapter:
-    """Return the adapter with the prefix ``name``, which is one of :func:`adapter_names`.
-
-    Raises :class:`UsageError` if the entry point of another package can't be imported.
-    """
-    if name in BUILTIN_ADAPTERS:
-        module, _, attribute = BUILTIN_ADAPTERS[name].partition(":")
-        return cast("Adapter", getattr(importlib.import_module(f"{__name__}.{module}"), attribute))
-    [entry, *_] = entry_points(group=ENTRY_POINTS, name=name)
-    made: Adapter = load_installed(entry, f"the adapter {name!r} ({entry.value})", Adapter)
-    return made
+#: All adapters by the prefix of their predictors. The module of a built-in adapter is imported on first use.
+ADAPTERS = Registry[Adapter](
+    "adapter",
+    "adapters",
+    {
+        "langchain": f"{__name__}.langchain:LANGCHAIN",
+        "llamaindex": f"{__name__}.llamaindex:LLAMAINDEX",
+        "haystack": f"{__name__}.haystack:HAYSTACK",
+        "pyterrier": f"{__name__}.pyterrier:PYTERRIER",
+    },
+    kind=Adapter,
+)
 
 
 def adapted(thing: object) -> Retriever | None:
@@ -97,9 +79,9 @@ def adapted(thing: object) -> Retriever | None:
 
     Raises :class:`UsageError` if the adapter can't use the object.
     """
-    for name in adapter_names():
-        if adapter(name).owns(thing):
-            return adapter(name).wrap(thing, {})
+    for adapter in map(ADAPTERS.get, ADAPTERS.names):
+        if adapter.owns(thing):
+            return adapter.wrap(thing, {})
     return None
 
 
@@ -113,14 +95,14 @@ def load_retriever(text: str) -> Predictor | Retriever:
     and :class:`MissingDependencyError` if the adapter's framework is not installed.
     """
     prefix, _, rest = text.partition(":")
-    names = adapter_names()
+    names = ADAPTERS.names
     if (":" in rest) != (prefix in names):
         wrong = "the module is missing" if prefix in names else f"unknown prefix{or_else(prefix, names)}"
         raise UsageError(
             f"predictor {text!r}: {wrong}",
             remedy="give a pipeline as PREFIX:MODULE:NAME, or a class of your own as MODULE:NAME",
         )
-    chosen = adapter(prefix) if prefix in names else None
+    chosen = ADAPTERS.get(prefix) if prefix in names else None
     module, _, rest = (rest if chosen else text).partition(":")
     name, *options = rest.split(":")
     wanted = f"{name}: {chosen.made_of}" if chosen else f"{name}.retrieve(query, k)"

@@ -110,7 +110,7 @@ def _branch_problems(branch: Branch) -> list[str]:
     try:
         kind = branch_kind(branch.kind)
     except UsageError as error:
-        return [f"has an unknown branch: {error.message}; {error.remedy}"]
+        return [f"has an unknown branch: {error.message}"]
     found = []
     if branch.unit not in kind.units:
         can = " or ".join(kind.units)

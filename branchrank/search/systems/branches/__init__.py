@@ -14,17 +14,13 @@ and the entry point's value is an instance of :class:`BranchKind`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from branchrank.core.errors import UsageError, suggestion
-from branchrank.core.io.environment import load_installed
 from branchrank.core.records import Scored
+from branchrank.core.registry import Registry
 from branchrank.core.settings import Resolved
 from branchrank.core.spec import Branch, Unit
 from branchrank.index.embedders.protocol import Vectors
@@ -179,42 +175,22 @@ class BranchKind:
         return None
 
 
-ENTRY_POINTS = "branchrank.branches"
-
-#: A map from each built-in branch kind to its module and object. A module is imported on first use.
-BUILTIN_KINDS = {
-    "dense": "indexed:DENSE",
-    "bm25": "indexed:BM25",
-    "fts5": "indexed:FTS5",
-    "grep": "grep_branch:GREP",
-    "qdrant-dense": "qdrant_branches:QDRANT_DENSE",
-    "qdrant-sparse": "qdrant_branches:QDRANT_SPARSE",
-    "tree": "tree:TREE",
-}
-
-
-def kind_names() -> tuple[str, ...]:
-    """Return the names of all branch kinds. The built-in kinds come first."""
-    return tuple(dict.fromkeys([*BUILTIN_KINDS, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]))
-
-
-@cache
-def branch_kind(name: str) -> BranchKind:
-    """Return the branch kind called ``name``.
-
-    Raises :class:`UsageError` if the name is unknown or the kind can't be imported.
-    """
-    if name in BUILTIN_KINDS:
-        module, _, attribute = BUILTIN_KINDS[name].partition(":")
-        found: BranchKind = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        return found
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        made: BranchKind = load_installed(entry, f"the branch kind {name!r} ({entry.value})", BranchKind)
-        return made
-    raise UsageError(
-        f"there is no branch kind {name!r}",
-        remedy=suggestion(name, kind_names()) or f"choose one of {', '.join(kind_names())}",
-    )
+#: All branch kinds by name. The module of a built-in kind is imported on first use.
+KINDS = Registry[BranchKind](
+    "branch kind",
+    "branches",
+    {
+        "dense": f"{__name__}.indexed:DENSE",
+        "bm25": f"{__name__}.indexed:BM25",
+        "fts5": f"{__name__}.indexed:FTS5",
+        "grep": f"{__name__}.grep_branch:GREP",
+        "qdrant-dense": f"{__name__}.qdrant_branches:QDRANT_DENSE",
+        "qdrant-sparse": f"{__name__}.qdrant_branches:QDRANT_SPARSE",
+        "tree": f"{__name__}.tree:TREE",
+    },
+    kind=BranchKind,
+)
+branch_kind = KINDS.get
 
 
 def label(branch: Branch) -> str:
