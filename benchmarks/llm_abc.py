@@ -266,11 +266,11 @@ def figures(made: Run) -> dict[str, Any]:
             "failed_calls": round(row.llm_failed_calls_per_query * row.questions),
             "fallbacks": row.fallbacks,
         }
-        for row in made.data.summary_rows
+        for row in made.summary_rows
     ]
     return {
-        "questions_digest": made.data.record.questions_digest,
-        "corpus_digest": made.data.record.corpus_digest,
+        "questions_digest": made.record.questions_digest,
+        "corpus_digest": made.record.corpus_digest,
         "rows": digest_file(made.directory / "rows.jsonl"),
         "predictors": rows,
     }
@@ -306,7 +306,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
         server.models = ARMS
         url = server.base_url
         made = run(data_dir, questions, folder / "recorded", cassette, url=url, how="record", model=False)
-    if failed := [call for call in made.data.ledger if call.outcome != "ok"]:
+    if failed := [call for call in made.ledger if call.outcome != "ok"]:
         raise RuntimeError(f"{len(failed)} scripted calls failed, the first call with {failed[0].outcome!r}")
     return kept_calls(cassette)
 
@@ -325,9 +325,9 @@ def write_page(data_dir: Path, questions: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
-        compared = {each.candidate: difference(each) for each in made["scripted"].data.judgment.comparisons}
+        compared = {each.candidate: difference(each) for each in made["scripted"].judgment.comparisons}
         for name, each in made.items():
-            drawn = standalone(draw(rates_plot(each.data).spec))
+            drawn = standalone(draw(rates_plot(each).spec))
             (KEPT / f"{name}-rates.svg").write_text(drawn, encoding="utf-8")
     FIGURES.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(found, compared), encoding="utf-8")

@@ -27,7 +27,7 @@ import msgspec
 
 from branchrank import Run
 from branchrank.core.records import Question
-from branchrank.library import plan_from_experiment, run_benchmark
+from branchrank.library import BenchmarkOptions, plan_from_experiment, run_benchmark
 from branchrank.questions.question_files import (
     load_questions,
     questions_digest,
@@ -114,7 +114,7 @@ def run_set(work: Path, each: QuestionSet) -> None:
     experiment = folder / "ranking.toml"
     keys = f'data_dir = "{work / each.corpus}"\nquestions = "{asked}"\n'
     experiment.write_text(keys + EXPERIMENT.read_text(encoding="utf-8"), encoding="utf-8")
-    run_benchmark(plan_from_experiment(experiment, reports=folder), notify=print)
+    run_benchmark(plan_from_experiment(experiment, reports=folder), BenchmarkOptions(notify=print))
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
@@ -124,7 +124,7 @@ def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
         if runs:
             run = Run.load(runs[-1].parent)
-            if run.data.record.questions_digest != each.digest:
+            if run.record.questions_digest != each.digest:
                 raise SystemExit(f"the questions in {runs[-1]} differ from {each.name} in ranking_sets.toml")
             found[each.name] = (each, run)
     return found
@@ -163,11 +163,9 @@ def pooled(
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
-        clusters |= {
-            f"{each.corpus}/{key}": f"{each.corpus}/{page}" for key, page in run.data.clusters.items()
-        }
+        clusters |= {f"{each.corpus}/{key}": f"{each.corpus}/{page}" for key, page in run.clusters.items()}
         for name in run.predictors:
-            values = run.data.scores.per_question(name, named_measure(measure))
+            values = run.scores.per_question(name, named_measure(measure))
             scores.setdefault(name, {}).update(
                 {f"{each.corpus}/{key}": value for key, value in values.items()}
             )
@@ -224,9 +222,9 @@ def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
 
     measure = named_measure(STRICT[0])
     shown = [
-        (name, each.name, estimate(run.data.scores.per_question(name, measure), run.data.clusters))
+        (name, each.name, estimate(run.scores.per_question(name, measure), run.clusters))
         for each, run in runs
-        if len(run.data.asked) >= 100
+        if len(run.asked) >= 100
         for name in run.predictors
     ]
     return standalone(draw(rates(shown).spec))
@@ -236,7 +234,7 @@ def print_tables(work: Path, svg: Path | None) -> None:
     """Print a table for each question set, and the comparisons on the pooled questions."""
     runs = read_runs(work)
     for each, run in runs.values():
-        print(f"## {each.name}: {len(run.data.asked)} questions, {each.digest[:16]}\n")
+        print(f"## {each.name}: {len(run.asked)} questions, {each.digest[:16]}\n")
         print(table(("system", "strict @1 / @5", "relaxed @1 / @5", "MRR@5", "lines per hit"), set_rows(run)))
     groups: dict[str, list[tuple[QuestionSet, Run]]] = {}
     for each, run in runs.values():

@@ -164,9 +164,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             )
         if found.get("store") == "exact":
             floor = found["disk_bytes"] / floors["disk_write"] + found["disk_bytes"] / floors["sha256"]
-            taken = sum(
-                found["build"]["cpu_by_stage"].get(stage, 0) for stage in ("write", "vectors", "digests")
-            )
+            taken = sum(found["build"]["cpu_by_stage"].get(stage, 0) for stage in ("vectors", "digests"))
             rows.append((size, "write the index and compute its digests", floor, taken, "s"))
     intro = (
         f"From this machine's memory reads ({floors['memory'] / _GB:.1f} GB/s), disk writes "

@@ -6,18 +6,16 @@ BEIR folders and fetch corpora. A module is imported only when one of its names 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import DEMO_FOLDER
-from branchrank.scoring.measures import BEIR_MEASURES
+from branchrank.core.settings.arguments import named
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from branchrank.core.io.progress import Progress
     from branchrank.documents.named import add_corpus as add_corpus
     from branchrank.documents.named import list_corpora as list_corpora
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from branchrank.reports.power_analysis import PowerAnalysis
     from branchrank.reports.verify import verify as verify
     from branchrank.run import Run
+    from branchrank.runs.bench.beir_plan import BeirOptions as BeirOptions
     from branchrank.runs.bench.experiment import plan_from_experiment as plan_from_experiment
     from branchrank.runs.bench.plan import Plan as Plan
     from branchrank.runs.bench.plan import PlanEstimate as PlanEstimate
@@ -40,17 +39,22 @@ if TYPE_CHECKING:
     from branchrank.runs.bench.record import seal_plan as seal_plan
     from branchrank.runs.bench.resume import RunAccess as RunAccess
     from branchrank.runs.bench.resume import plan_from_run as plan_from_run
+    from branchrank.runs.bench.running import BenchmarkOptions as BenchmarkOptions
     from branchrank.runs.bench.tuning import tune as tune
     from branchrank.runs.bench.tuning import write_tuned as write_tuned
     from branchrank.runs.directory import list_runs as list_runs
-    from branchrank.runs.exchange import DocumentIds
     from branchrank.runs.exchange import beir_from_frames as beir_from_frames
     from branchrank.runs.exchange import compare_frames as compare_frames
     from branchrank.runs.exchange import compare_trec as compare_trec
+    from branchrank.runs.exchange import qrels_frame as qrels_frame
+    from branchrank.runs.exchange import results_frame as results_frame
     from branchrank.runs.exchange import score_trec as score_trec
+    from branchrank.runs.exchange import topics_frame as topics_frame
     from branchrank.runs.results_table import ResultsTable as ResultsTable
     from branchrank.runs.results_table import comparison_table as comparison_table
-    from branchrank.scoring.measures import NamedMeasure
+    from branchrank.runs.results_table import run_table as run_table
+    from branchrank.scoring.comparison import CompareOptions as CompareOptions
+    from branchrank.scoring.power import Assumptions as Assumptions
     from branchrank.search.systems.llm_stages import spent_line as spent_line
     from branchrank.search.systems.query import read_filters as read_filters
     from branchrank.workspace import Workspace
@@ -61,22 +65,26 @@ _NAMES = {
     "branchrank.questions.starter_files": "init",
     "branchrank.reports.gate_files": "write_gate",
     "branchrank.reports.verify": "verify",
+    "branchrank.runs.bench.beir_plan": "BeirOptions",
     "branchrank.runs.bench.experiment": "plan_from_experiment",
     "branchrank.runs.bench.plan": "Plan PlanEstimate estimate_plan plan_from_names",
     "branchrank.runs.bench.record": "Seal seal_plan",
     "branchrank.runs.bench.resume": "RunAccess plan_from_run",
+    "branchrank.runs.bench.running": "BenchmarkOptions",
     "branchrank.runs.bench.tuning": "tune write_tuned",
     "branchrank.runs.directory": "list_runs",
-    "branchrank.runs.exchange": "beir_from_frames compare_frames compare_trec score_trec",
-    "branchrank.runs.results_table": "ResultsTable comparison_table",
+    "branchrank.runs.exchange": "beir_from_frames compare_frames compare_trec qrels_frame results_frame "
+    "score_trec topics_frame",
+    "branchrank.runs.results_table": "ResultsTable comparison_table run_table",
+    "branchrank.scoring.comparison": "CompareOptions",
+    "branchrank.scoring.power": "Assumptions",
     "branchrank.search.systems.llm_stages": "spent_line",
     "branchrank.search.systems.query": "read_filters",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOMES]
 __all__ += ["advise", "compare_datasets", "demo", "import_beir", "latex", "power"]
-__all__ += ["qrels_frame", "results_frame", "run_beir", "run_benchmark", "run_table", "topics_frame"]
-__all__ += ["write_latex"]
+__all__ += ["run_beir", "run_benchmark", "write_latex"]
 
 #: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
@@ -89,69 +97,43 @@ _DEMO_SETTINGS = {
 }
 
 
-def run_benchmark(plan: Plan, *, progress: bool | Progress = False, **options: Any) -> Run:
+def run_benchmark(plan: Plan, options: BenchmarkOptions | None = None) -> Run:
     """Run a plan, write the run's directory and its report, and return the finished run.
 
-    ``options`` are fields of :class:`~branchrank.runs.bench.running.BenchmarkOptions`. An interrupted run of
-    the same plan is resumed, unless ``fresh`` is true. For a plan from :func:`plan_from_run`, ``resume`` is
-    the directory of the interrupted run. ``seal`` is a file that :func:`seal_plan` wrote. If ``seal`` is
-    given, the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
-    ``progress`` is true, progress bars are shown. If the plan is invalid, a single error with all problems is
-    raised before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed``
-    contains the predictor's name.
+    An interrupted run of the same plan is resumed, unless ``options.fresh`` is true. If ``options.seal`` is
+    given, the plan must be equal to the sealed plan. If the plan is invalid, a single error with all problems
+    is raised before any work starts. If all queries of a predictor fail, no error is raised, and
+    ``run.failed`` contains the predictor's name.
     """
-    from branchrank.reports.writing import run_and_report
     from branchrank.run import Run
-    from branchrank.runs.bench.running import BenchmarkOptions
+    from branchrank.runs.bench.running import BenchmarkOptions, run_plan
 
-    return Run(run_and_report(plan, BenchmarkOptions(**options), progress))
+    return run_plan(plan, options or BenchmarkOptions(), Run)
 
 
-def run_beir(
-    folder: str | Path,
-    predictors: Sequence[str] = ("bm25",),
-    measures: Sequence[str] = BEIR_MEASURES,
-    *,
-    reports: str | Path = "reports",
-    fresh: bool = False,
-    command: str = "",
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-    **options: Any,
-) -> Run:
+def run_beir(asked: BeirOptions, options: BenchmarkOptions | None = None) -> Run:
     """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
-    ``folder`` may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
-    downloaded. ``options`` are fields of :class:`~branchrank.runs.bench.beir_plan.BeirOptions`: ``split``,
-    ``data_dir``, ``remove_query`` and ``settings``.
-
-    Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
-    ir-measures package. The measures are computed on the graded judgments, and the first measure is the
-    primary measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's
-    name). By default, a new workspace has no embedder, and it analyzes text in the same way as published BM25
-    results. ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused,
-    and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
-    tests between the predictors.
+    The folder may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
+    downloaded. Each predictor ranks up to 1,000 whole documents. By default, a new workspace has no embedder,
+    and it analyzes text in the same way as published BM25 results. An existing index is reused, and an
+    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
+    between the predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.core.errors.UsageError` or
     :class:`~branchrank.core.errors.InputError` is raised before any work starts.
 
     >>> from branchrank import library
-    >>> run = library.run_beir("beir/small")
+    >>> run = library.run_beir(library.BeirOptions(folder="beir/small"))
     >>> table = library.run_table(run)
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
-    from branchrank.reports.writing import run_and_report
-    from branchrank.run import Run
-    from branchrank.runs.bench.beir_plan import BeirOptions, beir_plan
+    from branchrank.runs.bench.beir_plan import beir_plan
     from branchrank.runs.bench.running import BenchmarkOptions
 
-    asked = BeirOptions(
-        folder=Path(folder), predictors=tuple(predictors), measures=tuple(measures), **options
-    )
-    plan = beir_plan(asked, notify=notify, progress=progress, reports=Path(reports), command=command)
-    return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=notify), progress))
+    options = options or BenchmarkOptions()
+    return run_benchmark(beir_plan(asked, options.notify, options.progress), options)
 
 
 def import_beir(
@@ -173,30 +155,26 @@ def import_beir(
 
 
 def power(
-    questions: Sequence[int] = POWER_QUESTIONS,
+    questions: Sequence[int],
+    assumed: Assumptions | None = None,
     *,
     run: str | Path | None = None,
     measure: str = "",
-    **assumptions: Any,
 ) -> PowerAnalysis:
     """Compute the smallest difference that a benchmark can detect with each number of questions.
 
-    ``assumptions`` are fields of :class:`~branchrank.scoring.power.Assumptions`. ``rate`` is the hit rate
-    that you expect (default 0.7). ``disagreement`` is the share of questions on which exactly one of two
-    predictors has a correct hit (default 0.2). ``difference`` is the difference in hit rate that you want to
-    confirm. ``candidates`` is the number of predictors compared with the baseline (default 1). ``alpha`` is
-    the family-wise error rate (default 0.05). ``sources`` is the number of pages with gold (by default one
-    page per question), and ``icc`` is the intraclass correlation, from 0 to 1, between questions on the same
-    page (default 0.1). If a finished ``run`` is given, estimates from the run replace the defaults of the
-    other arguments. The estimates use the run's results on ``measure`` (by default the primary measure).
-    Printing the result shows a table.
+    If a finished ``run`` is given, estimates from the run replace the defaults of the assumptions. The
+    estimates use the run's results on ``measure`` (by default the primary measure). Printing the result shows
+    a table.
 
     Raises :class:`~branchrank.core.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.core.errors.RunError` for a run that can't be read.
 
+    >>> from branchrank import library
     >>> [plan.unanimous for plan in power([100]).plans]
     [6]
-    >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
+    >>> shared = power([154], library.Assumptions(sources=29))
+    >>> shared.plans[0].detectable > power([154]).plans[0].detectable
     True
     """
     from branchrank.reports.power_analysis import power_analysis
@@ -204,19 +182,24 @@ def power(
     from branchrank.runs.estimates import pilot
     from branchrank.scoring.power import Assumptions
 
-    assumed = Assumptions(**assumptions)
-    return power_analysis(questions, assumed, None if run is None else pilot(Run.load(run).data, measure))
+    measured = None if run is None else pilot(Run.load(run), measure)
+    return power_analysis(questions, assumed or Assumptions(), measured)
 
 
+@named
 def compare_datasets(
-    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run], **options: Any
+    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
+    *,
+    measure: str = "",
+    baseline: str = "",
+    delta: float | None = None,
 ) -> DatasetComparison:
     """Compare systems over several datasets, with macro averages and one stratified test.
 
     ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
-    ``options`` are ``measure``, ``baseline`` and ``delta``, which default to the values of the first run. The
-    result contains the means and the comparisons. Printing the result shows a table, and its attribute
-    ``frame`` is a DataFrame. The methods ``text`` and ``write`` produce Markdown or CSV.
+    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. The result contains the
+    means and the comparisons. Printing the result shows a table, and its attribute ``frame`` is a DataFrame.
+    The methods ``text`` and ``write`` produce Markdown or CSV.
 
     Raises :class:`~branchrank.core.errors.UsageError` if the runs have no system in common. ``measure`` is
     required if the runs declare different measures. Raises :class:`~branchrank.core.errors.RunError` for a
@@ -226,9 +209,10 @@ def compare_datasets(
     from branchrank.run import Run
 
     given = runs.values() if isinstance(runs, Mapping) else runs
-    loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in given]
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in given]
     names = list(runs) if isinstance(runs, Mapping) else datasets.dataset_names(loaded)
-    return datasets.compare_datasets(dict(zip(names, loaded, strict=True)), **options)
+    by_name = dict(zip(names, loaded, strict=True))
+    return datasets.compare_datasets(by_name, measure=measure, baseline=baseline, delta=delta)
 
 
 def advise(
@@ -246,49 +230,8 @@ def advise(
     from branchrank.reports import advice
     from branchrank.run import Run
 
-    loaded = [run.data if isinstance(run, Run) else Run.load(run).data for run in runs]
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
     return advice.advise(loaded, advice.Limits(p95_ms=max_p95_ms, cost=max_cost), delta)
-
-
-def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
-    """Return a run's table of results (:func:`branchrank.runs.results_table.run_table`)."""
-    from branchrank.runs import results_table
-
-    return results_table.run_table(run.data, measures)
-
-
-def topics_frame(run: Run) -> pd.DataFrame:
-    """Return the PyTerrier topics of a run: the questions that have gold.
-
-    The topics are a frame with the columns ``qid`` and ``query``.
-    """
-    from branchrank.runs import exchange
-
-    return exchange.topics_frame(run.data)
-
-
-def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's hits as PyTerrier results (columns qid, query, docno, rank and score).
-
-    ``ids`` selects the kind of document ids, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
-    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to
-    each question is returned. Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor.
-
-    >>> from branchrank import Run, library
-    >>> run = Run.load(library.list_runs("reports")[0].directory)
-    >>> list(library.results_frame(run, "local").columns)
-    ['qid', 'query', 'docno', 'rank', 'score']
-    """
-    from branchrank.runs import exchange
-
-    return exchange.results_frame(run.data, predictor, ids)
-
-
-def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgments as PyTerrier qrels (a frame with the columns qid, docno and label)."""
-    from branchrank.runs import exchange
-
-    return exchange.qrels_frame(run.data, ids)
 
 
 def latex(table: ResultsTable) -> str:
@@ -381,7 +324,7 @@ def _finished(workspace: Workspace, reports: Path) -> Run | None:
             run = Run.load(listed.directory)
         except RunError:
             continue
-        record = run.data.record
+        record = run.record
         if record.corpus_digest == corpus and [each.embedder for each in record.indexes] == [embedder]:
             return run
     return None

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from branchrank.core.errors import UsageError
 from branchrank.core.settings import arguments
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
-from branchrank.runs.run_data import RunData, load_run
+from branchrank.runs.run_data import RunData
 from branchrank.runs.timings import Timing
 from branchrank.runs.warnings import failures
-from branchrank.scoring.comparison import DELTA, CompareOptions, Comparison
+from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from branchrank.reports.verify import Verification
     from branchrank.runs.attribution import Explanation
+    from branchrank.runs.bench.resume import RunAccess
     from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
 
 
-class Run:
-    """A finished run of a benchmark. ``data`` contains everything that the run stored.
+class Run(RunData):
+    """A finished run of a benchmark, with everything that the run stored.
 
     The result tables are available as attributes, such as ``summary``. Each table is a pandas DataFrame that
     is computed from the run's rows. Notebooks display a run as a table and a plot.
@@ -43,42 +45,19 @@ class Run:
     ['report.md', 'report.html']
     """
 
-    def __init__(self, data: RunData) -> None:
-        self.data = data
-
-    @classmethod
-    def load(cls, directory: str | Path) -> Run:
-        """Load a finished run from its directory.
-
-        Raises :class:`~branchrank.core.errors.RunError` if the run is missing, unfinished, damaged or from
-        another version of BranchRank.
-        """
-        return cls(load_run(arguments.path("directory", directory)))
-
     def __repr__(self) -> str:
-        data = self.data
-        cut = f", {' and '.join(data.conditions)}" if data.conditions else ""
-        return f"<Run {data.directory.name}: {len(data.asked)} questions{cut}, {', '.join(data.predictors)}>"
+        cut = f", {' and '.join(self.conditions)}" if self.conditions else ""
+        return f"<Run {self.directory.name}: {len(self.asked)} questions{cut}, {', '.join(self.predictors)}>"
 
     def _repr_html_(self) -> str:
         from branchrank.reports.writing import run_html
 
-        return run_html(self.data)
-
-    @property
-    def directory(self) -> Path:
-        """The absolute path of the run's directory."""
-        return self.data.directory
-
-    @property
-    def predictors(self) -> list[str]:
-        """The names of the predictors, in the order in which the run lists them."""
-        return self.data.predictors
+        return run_html(self)
 
     @property
     def failed(self) -> tuple[str, ...]:
         """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
-        found = failures(self.data.rows, self.data.record.predictors)
+        found = failures(self.rows, self.record.predictors)
         return tuple(failure.text for failure in found if failure.is_total)
 
     @cached_property
@@ -86,36 +65,42 @@ class Run:
         """A table with the columns of ``summary.csv``, and one row per predictor."""
         from branchrank.runs.tables import summary_sheet
 
-        return summary_sheet(self.data).frame
+        return summary_sheet(self).frame
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
         """A table with the columns of ``comparisons.csv``, and one row per declared comparison."""
         from branchrank.runs.tables import comparisons_sheet
 
-        return comparisons_sheet(self.data.judgment.comparisons).frame
+        return comparisons_sheet(self.judgment.comparisons).frame
 
     @cached_property
     def questions(self) -> pd.DataFrame:
         """A table with the columns of ``questions.csv``, and one row per question, predictor and repeat."""
         from branchrank.runs.tables import questions_sheet
 
-        return questions_sheet(self.data).frame
+        return questions_sheet(self).frame
 
     @cached_property
     def calls(self) -> pd.DataFrame:
         """A table with the columns of ``llm_calls.csv``, and one row per LLM call (including its retries)."""
         from branchrank.runs.tables import calls_sheet
 
-        return calls_sheet(self.data.ledger).frame
+        return calls_sheet(self.ledger).frame
 
     @cached_property
     def timings(self) -> pd.DataFrame:
         """A table with the columns of ``timings.csv``, and one row per timed query and stage."""
         import pandas as pd
 
-        rows = map(msgspec.structs.astuple, self.data.timed)
+        rows = map(msgspec.structs.astuple, self.timed)
         return pd.DataFrame(rows, columns=list(Timing.__struct_fields__))
+
+    def publish(self) -> None:
+        """Write the report at the end of a benchmark."""
+        from branchrank.reports.writing import write_report
+
+        write_report(self)
 
     def print(self, *, verbose: bool = False) -> None:
         """Print the verdict, the table and the next steps, as ``branchrank show`` does.
@@ -125,25 +110,8 @@ class Run:
         from branchrank.reports.terminal_report import print_details, print_summary
 
         if verbose:
-            print_details(self.data)
-        print_summary(self.data)
-
-    def where(self, *conditions: str) -> Run:
-        """Return the run restricted to the questions in a slice.
-
-        >>> from branchrank import Run, library
-        >>> run = Run.load(library.list_runs("reports")[0].directory)
-        >>> set(run.where("kind=error").questions["question_id"])
-        {'coffee'}
-
-        A condition has the form ``SLICE=VALUE``. SLICE is ``gold``, ``kind``, ``difficulty``, ``overlap``,
-        ``content``, ``size`` or ``depth``. Conditions on different slices must all be met. Of several
-        conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
-        slice was not declared before the run.
-
-        Raises :class:`~branchrank.core.errors.UsageError` for an unknown slice or value.
-        """
-        return Run(self.data.where(*conditions))
+            print_details(self)
+        print_summary(self)
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
         """Return the gold's rank after each stage for one question, and the stage at which the gold was lost.
@@ -152,7 +120,7 @@ class Run:
         """
         from branchrank.runs.attribution import explain
 
-        return explain(self.data, question_id, predictors, top=top)
+        return explain(self, question_id, predictors, top=top)
 
     def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
         """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
@@ -162,8 +130,9 @@ class Run:
         """
         from branchrank.runs.exchange import export_trec
 
-        return export_trec(self.data, Path(output), ids)
+        return export_trec(self, Path(output), ids)
 
+    @arguments.named
     def compare(
         self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
     ) -> Comparison:
@@ -176,19 +145,19 @@ class Run:
 
         Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor or measure.
         """
-        data = self.data
-        baseline = baseline or data.judgment.baseline
+        baseline = baseline or self.judgment.baseline
         for name in (candidate, baseline):
-            data.check_predictor(name)
+            self.check_predictor(name)
         if candidate == baseline:
             raise UsageError(f"{candidate!r} can't be compared with itself", remedy="choose another baseline")
-        chosen = data.measure(measure)
-        if chosen.same(data.primary) and delta in (None, data.settings.delta):
-            for declared in data.judgment.comparisons:
+        chosen = self.measure(measure)
+        if chosen.same(self.primary) and delta in (None, self.settings.delta):
+            for declared in self.judgment.comparisons:
                 if (declared.candidate, declared.baseline) == (candidate, baseline):
                     return declared
-        return data.compare(chosen, [(baseline, candidate)], delta)[0]
+        return self.compare_pairs(chosen, [(baseline, candidate)], delta)[0]
 
+    @arguments.named
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
@@ -208,50 +177,41 @@ class Run:
         """
         from branchrank.runs.run_comparison import PredictorComparisons
 
-        data = self.data
-        pairs = pairs_of(baselines_of(baseline or data.settings.baseline, data.predictors), data.predictors)
+        pairs = pairs_of(baselines_of(baseline or self.settings.baseline, self.predictors), self.predictors)
         return PredictorComparisons(
-            comparisons=data.compare(data.measure(measure), pairs, delta),
-            failed=tuple(filter(data.scores.failed, data.predictors)),
+            comparisons=self.compare_pairs(self.measure(measure), pairs, delta),
+            failed=tuple(filter(self.scores.failed, self.predictors)),
         )
 
-    def compare_with(
-        self,
-        baseline: Run,
-        *,
-        baseline_predictor: str = "",
-        measures: str | Sequence[str] = (),
-        **options: Any,
-    ) -> RunComparison:
+    def compare_with(self, baseline: Run, options: CompareOptions = DEFAULTS) -> RunComparison:
         """Compare this run (the candidate) with a baseline run on the same questions.
 
         Each predictor is compared with the predictor of the same name in the baseline run. To compare only
-        two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
-        run is better. ``measures`` and this run's other declared measures are reported with confidence
-        intervals, but are not tested. ``options`` are fields of
-        :class:`~branchrank.scoring.comparison.CompareOptions`: ``predictor``, ``primary`` (the measure that
-        is tested, by default this run's primary measure) and ``delta`` (default 0.05). Printing the result
-        shows the same text as ``branchrank compare``.
+        two predictors, give ``options.predictor``, and ``options.baseline`` for one with another name. A
+        positive difference means that this run is better. ``options.primary`` is the measure that is tested,
+        by default this run's primary measure. ``options.measures`` and this run's other declared measures are
+        reported with confidence intervals, but are not tested. Printing the result shows the same text as
+        ``branchrank compare``.
 
         Raises :class:`~branchrank.core.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.core.errors.UsageError` for an unknown predictor or measure.
         """
         from branchrank.runs.run_comparison import compare_runs
 
-        chosen = arguments.texts("measures", measures, "nDCG@10")
-        asked = CompareOptions(measures=chosen, baseline=baseline_predictor, **options)
-        return compare_runs(self.data, baseline.data, asked)
+        return compare_runs(self, baseline, options)
 
-    def gate(self, baseline: Run, *, delta: float = DELTA, **options: Any) -> RunGate:
-        """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
+    def gate(self, baseline: Run, options: CompareOptions = DEFAULTS) -> RunGate:
+        """Decide whether this run is worse than the baseline by delta or more (pass, fail or undecided).
 
         The decision is based on the primary measure only. The differences in the other measures are printed,
         but not tested. The arguments and the errors are those of :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
-        return gate_runs(self.compare_with(baseline, delta=delta or 1e-9, **options), delta)
+        compared = self.compare_with(baseline, replace(options, delta=options.delta or 1e-9))
+        return gate_runs(compared, options.delta)
 
+    @arguments.named
     def report(
         self,
         *,
@@ -275,7 +235,7 @@ class Run:
         from branchrank.runs.directory import clear_temporary
         from branchrank.runs.tables import write_tables
 
-        if into is None and self.data.conditions:
+        if into is None and self.conditions:
             raise UsageError(
                 "a report on some of the questions can't replace the report on the whole run",
                 remedy="choose another directory with into=",
@@ -286,23 +246,23 @@ class Run:
                 remedy="choose another directory",
             )
         if into is None:
-            if self.data.record.status == "finished":
+            if self.record.status == "finished":
                 clear_temporary(self.directory.absolute())
-            write_tables(self.data)
+            write_tables(self)
         return write_report(
-            self.data,
+            self,
             with_text=with_text,
             corpus=None if corpus is None else locate_corpus(corpus),
             into=None if into is None else Path(into),
             notice=notice,
         )
 
-    def verify(self, **options: Any) -> Verification:
+    def verify(self, rerun: int = 0, access: RunAccess | None = None) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``options`` are the keyword arguments of :func:`branchrank.library.verify`, such as ``rerun``, the
-        number of randomly drawn questions that the systems answer again.
+        ``rerun`` is the number of randomly drawn questions that the systems answer again.
+        :func:`branchrank.library.verify` has more arguments.
         """
         from branchrank.reports.verify import verify
 
-        return verify(self.directory, **options)
+        return verify(self.directory, rerun=rerun, access=access)

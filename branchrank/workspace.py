@@ -72,9 +72,7 @@ class WorkspaceQuestions(QuestionFiles):
         from branchrank.runs.passage_pools import Labeling
 
         asked = None if questions is None else Path(questions)
-        return Labeling(
-            run.data, Path(output), annotator=annotator, folder=self._folder, questions=asked, **pool
-        )
+        return Labeling(run, Path(output), annotator=annotator, folder=self._folder, questions=asked, **pool)
 
 
 class Workspace(Closing):
@@ -122,6 +120,7 @@ class Workspace(Closing):
             self._index = self._engine = self._tools = self._llm = None
 
     @classmethod
+    @arguments.named
     def open(
         cls,
         data_dir: AnyPath = "data",
@@ -146,6 +145,7 @@ class Workspace(Closing):
         return cls(folder, rebuild=rebuild, progress=progress)
 
     @classmethod
+    @arguments.named
     def build(
         cls,
         corpus: AnyPath | None = None,
@@ -191,6 +191,7 @@ class Workspace(Closing):
         return cls(opened, progress=progress)._holding(*build_workspace(opened, inputs, progress))
 
     @classmethod
+    @arguments.named
     def adopt(
         cls,
         folder: AnyPath,
@@ -257,6 +258,7 @@ class Workspace(Closing):
 
         return WorkspaceTree(self._folder)
 
+    @arguments.named
     def benchmark(
         self,
         predictors: PredictorLike | Sequence[PredictorLike] = ("all",),
@@ -305,10 +307,9 @@ class Workspace(Closing):
         0     local          8           1.0
         1   nothing          8           0.0
         """
-        from branchrank.reports.writing import run_and_report
         from branchrank.run import Run
-        from branchrank.runs.bench.plan import plan_from_names
-        from branchrank.runs.bench.running import BenchmarkOptions
+        from branchrank.runs.bench.plan import Plan, plan_from_names
+        from branchrank.runs.bench.running import BenchmarkOptions, run_plan
 
         given = {
             "benchmark.primary": primary,
@@ -324,8 +325,7 @@ class Workspace(Closing):
         folder = self._folder.with_flags({**(settings or {}), **flags})
         if isinstance(predictors, str) or not isinstance(predictors, Sequence):
             predictors = [predictors]
-        plan = plan_from_names(
-            predictors,
+        asked = Plan(
             data_dir=self.data_dir,
             settings=folder.settings,
             config=folder.content,
@@ -335,7 +335,8 @@ class Workspace(Closing):
             split=split,
             filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )
-        return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=folder.notify), progress))
+        options = BenchmarkOptions(fresh=fresh, notify=folder.notify, progress=progress)
+        return run_plan(plan_from_names(predictors, asked), options, Run)
 
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.
@@ -476,6 +477,7 @@ class Workspace(Closing):
         spelled = builtin_systems(arguments.texts("names", names, "local"), self.settings)
         return tuple(system.name for system in spelled)
 
+    @arguments.named
     def search(
         self,
         query: str,

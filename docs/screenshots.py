@@ -17,8 +17,7 @@ from pathlib import Path
 
 from branchrank import Workspace
 from branchrank.frontends.cli.search import PREDICTORS
-from branchrank.frontends.serve.searches import Searches
-from branchrank.frontends.serve.service import Service
+from branchrank.frontends.serve.service import Searches, Service
 from branchrank.frontends.serve.tui import SearchApp
 
 IMAGES = Path(__file__).parent / "images"

@@ -195,8 +195,8 @@ def results(run: Run, output: str) -> str:
         rows.append(f"| {' | '.join(cells)} |")
     verdict = output.partition("\n\n")[2].partition("\n\n")[0]
     return RESULT.format(
-        answerable=sum(question.answerable for question in run.data.asked),
-        asked=len(run.data.asked),
+        answerable=sum(question.answerable for question in run.asked),
+        asked=len(run.asked),
         headings=" | ".join(name.replace("_", " ") for name in RATES),
         date=time.strftime("%Y-%m-%d"),
         cores=os.cpu_count(),

@@ -13,7 +13,8 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_questions, make_run
 
-from branchrank.core.errors import RunError, UsageError
+from branchrank.core.errors import ArgumentNameError, RunError, UsageError
+from branchrank.library import Assumptions, BeirOptions, BenchmarkOptions, CompareOptions
 from branchrank.run import Run
 
 PLANNED = (Planned("local", 0.4), Planned("hybrid", 0.9), Planned("asked", 0.6, llm="tiny", fails="q0003"))
@@ -68,12 +69,12 @@ def test_each_frame_is_its_csv_file(tmp_path: Path, run: Run, frame: str, file: 
 def test_frames_keep_text_that_the_csv_files_guard(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("=local", 0.5),), make_questions(4), latency_sample=0)
     assert (made.directory / "summary.csv").read_text().splitlines()[1].startswith("'=local,")
-    assert list(Run(made).summary["predictor"]) == ["=local"]
+    assert list(made.summary["predictor"]) == ["=local"]
 
 
 def test_a_positive_difference_means_that_the_candidate_is_better(run: Run) -> None:
     found = run.compare("hybrid", "local")
-    questions = [each.id for each in run.data.asked if each.answerable]
+    questions = [each.id for each in run.asked if each.answerable]
     rates = [
         sum(luck(name, key, 0) < share for key in questions) / 60
         for name, share in (("hybrid", 0.9), ("local", 0.4))
@@ -87,7 +88,7 @@ def test_a_positive_difference_means_that_the_candidate_is_better(run: Run) -> N
 
 
 def test_a_declared_comparison_is_the_one_of_the_report(run: Run) -> None:
-    assert run.compare("hybrid") == run.data.judgment.comparisons[0]
+    assert run.compare("hybrid") == run.judgment.comparisons[0]
     assert run.compare("hybrid").family == 2
     assert run.compare("asked", "hybrid").family == 1
     assert run.compare("hybrid", "local", "relaxed_hit@5").measure == "relaxed_hit@5"
@@ -99,7 +100,7 @@ def test_unknown_predictors_get_the_nearest_name(run: Run) -> None:
         lambda: run.compare("hybird", "local"),
         lambda: run.compare("local", "hybird"),
         lambda: run.explain("q0000", ["hybird"]),
-        lambda: run.compare_with(run, predictor="hybird"),
+        lambda: run.compare_with(run, CompareOptions(predictor="hybird")),
     ):
         with pytest.raises(UsageError, match=r"no predictor 'hybird'\n.*did you mean `hybrid`") as refused:
             ask()
@@ -112,9 +113,25 @@ def test_unknown_predictors_get_the_nearest_name(run: Run) -> None:
         run.compare("local")
 
 
+def test_a_wrong_argument_name_gets_the_nearest_name(run: Run) -> None:
+    for call in (run.compare_all, run.compare):
+        with pytest.raises(UsageError) as refused:
+            call(**{"mesure": "strict_hit@1"})
+        assert isinstance(refused.value, TypeError)
+        assert "`measure`" in refused.value.remedy
+
+
+def test_a_wrong_name_of_an_option_gets_the_nearest_name() -> None:
+    for options in (CompareOptions, Assumptions, BenchmarkOptions, BeirOptions):
+        name = options.__struct_fields__[0]
+        with pytest.raises(ArgumentNameError) as refused:
+            options(**{f"{name}s": ""})
+        assert f"`{name}`" in refused.value.remedy
+
+
 def test_two_runs_are_compared_with_the_sign_of_the_candidate(tmp_path: Path) -> None:
-    old = Run(make_run(tmp_path / "a", (Planned("local", 0.3),), latency_sample=0))
-    new = Run(make_run(tmp_path / "b", (Planned("local", 0.9),), latency_sample=0))
+    old = make_run(tmp_path / "a", (Planned("local", 0.3),), latency_sample=0)
+    new = make_run(tmp_path / "b", (Planned("local", 0.9),), latency_sample=0)
     [pair] = new.compare_with(old).pairs
     assert pair.comparison.difference > 0
     assert pair.comparison.verdict == "better"
@@ -128,7 +145,7 @@ def test_two_runs_are_compared_with_the_sign_of_the_candidate(tmp_path: Path) ->
 def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path: Path) -> None:
     def made(*names: str) -> Run:
         planned = [Planned(name, 0.5) for name in names]
-        return Run(make_run(tmp_path / "-".join(names), planned, latency_sample=0))
+        return make_run(tmp_path / "-".join(names), planned, latency_sample=0)
 
     one, other, two = made("one"), made("other"), made("three", "four")
     [pair] = other.compare_with(one).pairs
@@ -136,7 +153,7 @@ def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path:
     for candidate, baseline in ((two, one), (one, two), (two, made("five", "six"))):
         with pytest.raises(UsageError, match="in common"):
             candidate.compare_with(baseline)
-    [chosen] = two.compare_with(one, predictor="four", baseline_predictor="one").pairs
+    [chosen] = two.compare_with(one, CompareOptions(predictor="four", baseline="one")).pairs
     assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one (baseline)", "four (candidate)")
 
 
@@ -226,7 +243,7 @@ def test_a_notebook_shows_the_table_and_the_plot_escaped(tmp_path: Path) -> None
     made = make_run(
         tmp_path, (Planned("local", 0.5), Planned(nasty, 0.6)), latency_sample=0, experiment="<b>x"
     )
-    page = Run(made)._repr_html_()
+    page = made._repr_html_()
     found = Texts(page)
     assert "script" not in found.tags
     assert "b" not in found.tags
@@ -282,7 +299,7 @@ def test_a_run_is_reported_verified_explained_and_exported(run: Run, tmp_path: P
     explained = own.explain("q0000", ["local"])
     assert [row.predictor for row in explained.rows] == ["local"]
     missed = next(
-        row for row in own.data.rows if row.predictor == "local" and all(hit.gold is None for hit in row.hits)
+        row for row in own.rows if row.predictor == "local" and all(hit.gold is None for hit in row.hits)
     )
     assert "local: gold not" in str(own.explain(missed.question_id, ["local"]))
     assert str(explained) == invoke("explain", copy, "q0000", "--predictor", "local").stdout.rstrip("\n")
@@ -314,12 +331,12 @@ def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> 
 def test_the_primary_measure_is_in_every_table(
     named: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert named.data.judgment.measure == "nDCG@10"
+    assert named.judgment.measure == "nDCG@10"
     named.print()
     table = capsys.readouterr().out.split("\n\n")[2]
     _, header, *lines = table.splitlines()
     assert header.split()[5] == "nDCG@10"
-    rate = named.data.summary_rows[0].rates["nDCG@10"]
+    rate = named.summary_rows[0].rates["nDCG@10"]
     assert rate is not None
     assert lines[0].split()[5] == f"{rate:.3f}"
     text = named.report(into=tmp_path / "report")[0].read_text(encoding="utf-8")
@@ -331,16 +348,16 @@ def test_the_primary_measure_is_in_every_table(
 
 
 def test_a_primary_of_another_name_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = Run(make_run(tmp_path, PLANNED[:2], latency_sample=0, primary="Success@1"))
+    made = make_run(tmp_path, PLANNED[:2], latency_sample=0, primary="Success@1")
     assert made.summary["Success@1"].tolist() == made.summary["strict_hit@1"].tolist()
     made.print()
     assert "Success@1" not in capsys.readouterr().out.splitlines()[1]
 
 
 def test_a_run_in_memory_is_the_run_on_the_disk(tmp_path: Path) -> None:
-    made = Run(make_run(tmp_path, PLANNED, latency_sample=3))
+    made = make_run(tmp_path, PLANNED, latency_sample=3)
     loaded = Run.load(made.directory)
-    assert made.data.record == loaded.data.record
-    assert made.data.judgment == loaded.data.judgment
+    assert made.record == loaded.record
+    assert made.judgment == loaded.judgment
     for frame in ("summary", "questions", "calls", "timings"):
         pd.testing.assert_frame_equal(getattr(made, frame), getattr(loaded, frame))

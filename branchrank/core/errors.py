@@ -4,6 +4,7 @@
 
     BranchRankError                 1
     +-- UsageError                  2   a flag, setting or argument is invalid
+    |   +-- ArgumentNameError           a function has no argument of this name
     +-- InputError                  3   an input file is missing or invalid
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
     |   +-- QuestionError               a question file is invalid
@@ -28,7 +29,7 @@ from __future__ import annotations
 import copyreg
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -107,6 +108,10 @@ class UsageError(BranchRankError):
     """Error for an invalid flag, setting or argument."""
 
     exit_code = 2
+
+
+class ArgumentNameError(UsageError, TypeError):
+    """Error for an argument name that a function or a record does not have. It is also a ``TypeError``."""
 
 
 class InputError(BranchRankError):
@@ -262,3 +267,13 @@ def or_else(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"
+
+
+def check_names(called: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise :class:`ArgumentNameError` if a name in ``given`` is not an argument of ``called``."""
+    for name in given:
+        if name not in known:
+            raise ArgumentNameError(
+                f"{called} has no argument {name!r}",
+                remedy=suggestion(name, known) or f"choose one of {', '.join(known)}",
+            )

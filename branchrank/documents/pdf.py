@@ -9,7 +9,7 @@
 3. A file that is encrypted, damaged or without text is a document with one empty line, and a note says why.
 4. A word that is divided by a hyphen at the end of a line is joined. Headers and footers are text.
 
-An index stores the extracted text (:mod:`branchrank.documents.stored_texts`).
+An index stores the extracted text (:mod:`branchrank.documents.reading`).
 """
 
 from __future__ import annotations

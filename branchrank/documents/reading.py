@@ -10,22 +10,27 @@
    have only one reader.
 
 Whatever needs the lines of a document calls :func:`document_lines`, so that all line numbers agree.
+
+An index stores the text of a binary file, such as a PDF, under the digest of its document, which depends on
+the bytes of the file and the version of the reader. The text is therefore the same in every index that stores
+it, and this process reads it from any index that it has opened (:func:`use_texts`).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from branchrank.core.errors import CorpusError, MissingDependencyError
-from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
+from branchrank.core.io.files import digest_bytes, digest_of, read_beneath, write_bytes
 from branchrank.core.registry import Registry
 from branchrank.documents.code_outline import GRAMMARS
 from branchrank.documents.document import ENTRY_SUFFIX, Document, Reader
 from branchrank.documents.lines import decode, split_lines
-from branchrank.documents.stored_texts import stored_text
 
 
 class _Builtin(NamedTuple):
@@ -177,3 +182,37 @@ def document_lines(root: Path, source: str) -> list[str]:
     Raises the same errors as :func:`document_text` and :func:`~branchrank.core.io.files.read_beneath`.
     """
     return split_lines(document_text(source, read_beneath(root, source)))
+
+
+#: The folder of the texts in an index.
+TEXTS = "texts"
+_folders: dict[Path, None] = {}
+
+
+def text_name(digest: str) -> str:
+    """Return the name of the file that contains the text of the document with a digest."""
+    return f"{digest}.txt"
+
+
+def write_texts(index: Path, texts: Mapping[str, str]) -> None:
+    """Write the texts of an index. ``texts`` maps the digest of each document to its text."""
+    for digest, text in texts.items():
+        (index / TEXTS).mkdir(exist_ok=True)
+        write_bytes(index / TEXTS / text_name(digest), text.encode())
+
+
+def use_texts(index: Path) -> None:
+    """Let :func:`stored_text` return the texts of an index."""
+    if (index / TEXTS).is_dir():
+        _folders[index / TEXTS] = None
+
+
+def stored_text(digest: str) -> str | None:
+    """Return the text of the document with a digest, or ``None`` if no index in use stores it."""
+    assert re.fullmatch(r"[0-9a-f]+", digest)
+    for folder in tuple(_folders):
+        try:
+            return (folder / text_name(digest)).read_bytes().decode()
+        except OSError:
+            continue  # the index has been replaced
+    return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -30,12 +29,12 @@ from branchrank.documents.chunking import chunk_document, token_counter
 from branchrank.documents.document import Document, without_content
 from branchrank.documents.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
 from branchrank.documents.reading import document_digest, document_text, is_binary
-from branchrank.documents.tree.navigate import Tree
 from branchrank.documents.tree.tree_build import CorpusOutline, Page, draft_page
 from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
 from branchrank.index.embedders.protocol import Embedder, Vectors
-from branchrank.index.records_file import RecordLines, encoded
+from branchrank.index.generations import CHUNKS, NODES
+from branchrank.index.records_file import RecordLines, RecordsFile, encoded, open_tree, write_records
 from branchrank.index.stores.analyzer import Analyze, analyzer, chunk_terms, node_terms
 from branchrank.index.stores.bm25 import TokenCounts, count_tokens, merged
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -46,21 +45,19 @@ DOCUMENTS = 128
 _BATCH = 4096
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The contents of an index, before its vectors are computed.
-
-    ``adopted`` are adopted vectors, if any. ``texts`` maps the digests of binary documents to their texts.
-    """
+class Contents(NamedTuple):
+    """The contents of an index, before its vectors are computed. Chunks and nodes are in the generation."""
 
     files: tuple[CorpusFile, ...]
     corpus: Corpus
-    chunks: list[RecordLines]
+    chunks: RecordsFile[Chunk]
     chunk_tokens: TokenCounts
-    nodes: list[RecordLines]
+    nodes: RecordsFile[Node]
     node_tokens: TokenCounts
     notes: tuple[str, ...]
+    #: The adopted vectors, if any.
     adopted: Vectors | None
+    #: The texts of binary documents, by their digests.
     texts: dict[str, str]
 
 
@@ -146,9 +143,9 @@ def _text_of(root: Path, document: Document) -> dict[str, str]:
 
 
 def read_contents(
-    workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
+    workspace: WorkspaceFolder, generation: Path, embedder: Embedder, executor: Executor, progress: Progress
 ) -> Contents:
-    """Read the corpus, and return the contents of its index.
+    """Read the corpus, write its chunks and nodes to ``generation``, and return the contents of its index.
 
     ``progress`` is called with the number of documents that have been read so far.
 
@@ -186,15 +183,24 @@ def read_contents(
     documents = [document for shard in shards for document in shard.documents]
     corpus = corpus_of(root, documents, [*found.notes, *(note for shard in shards for note in shard.notes)])
     adopted = adopted_vectors(workspace, corpus, embedder.identity)
-    nodes, node_tokens, tree_notes = _nodes(workspace, corpus, shards)
-    chunks, chunk_tokens = _chunks(workspace, corpus, shards, nodes)
-    if not any(map(len, chunks)):
+    node_tokens, tree_notes = _write_nodes(workspace, generation, corpus, shards)
+    nodes = RecordsFile(generation, NODES, Node)
+    if given is None:
+        chunk_lines = [shard.chunks for shard in shards]
+        chunk_tokens = merged(shard.chunk_tokens for shard in shards)
+    else:
+        own = given_chunks(given, corpus, open_tree(nodes))
+        chunk_lines = [encoded(own)]
+        chunk_tokens = count_tokens(map(chunk_terms, own), analyzer(workspace.bm25_settings))
+    if not any(map(len, chunk_lines)):
         if settings.chunker != SECTIONS:
             message = f"the chunker {settings.chunker} made no chunks from the documents of the corpus {root}"
             raise CorpusError(message, remedy=Remedy("choose another {}", "--chunker"))
         raise CorpusError(
             f"the documents of the corpus {root} contain no text", remedy="add a document with text"
         )
+    write_records(generation, CHUNKS, chunk_lines)
+    chunks = RecordsFile(generation, CHUNKS, Chunk)
     notes = (*corpus.notes, *tree_notes)
     texts = {digest: text for shard in shards for digest, text in shard.texts.items()}
     return Contents(found.files, corpus, chunks, chunk_tokens, nodes, node_tokens, notes, adopted, texts)
@@ -205,17 +211,18 @@ def _count(nodes: Iterable[Node], analyze: Analyze) -> TokenCounts:
     return count_tokens((node_terms(node) for node in nodes if node.has_lines), analyze)
 
 
-def _nodes(
-    workspace: WorkspaceFolder, corpus: Corpus, shards: list[Shard]
-) -> tuple[list[RecordLines], TokenCounts, list[str]]:
-    """Return the nodes in pre-order, their token counts, and notes about toctree entries that were ignored.
+def _write_nodes(
+    workspace: WorkspaceFolder, generation: Path, corpus: Corpus, shards: list[Shard]
+) -> tuple[TokenCounts, list[str]]:
+    """Write the nodes in pre-order. Return their token counts, and notes on ignored toctree entries.
 
     To free memory, the pages of a shard are removed from it.
     """
     path = workspace.given("nodes")
     if path is not None:
         given = given_nodes(path, corpus).nodes
-        return _encoded(given.values()), _count(given.values(), analyzer(workspace.bm25_settings)), []
+        write_records(generation, NODES, _encoded(given.values()), tree=True)
+        return _count(given.values(), analyzer(workspace.bm25_settings)), []
     outline = CorpusOutline(corpus.documents, workspace.corpus_name)
     pages: dict[str, tuple[bytes, TokenCounts]] = {}
     for shard in shards:
@@ -228,21 +235,10 @@ def _nodes(
         counts.append(counted)
         return msgspec.msgpack.decode(page, type=Page)
 
-    return _encoded(outline.nodes(page_of)), merged(counts), outline.notes
+    write_records(generation, NODES, _encoded(outline.nodes(page_of)), tree=True)
+    return merged(counts), outline.notes
 
 
-def _encoded(nodes: Iterable[Node]) -> list[RecordLines]:
+def _encoded(nodes: Iterable[Node]) -> Iterator[RecordLines]:
     remaining = iter(nodes)
-    return [encoded(part) for part in iter(lambda: list(islice(remaining, _BATCH)), [])]
-
-
-def _chunks(
-    workspace: WorkspaceFolder, corpus: Corpus, shards: list[Shard], nodes: list[RecordLines]
-) -> tuple[list[RecordLines], TokenCounts]:
-    given = workspace.given("chunks")
-    if given is None:
-        return [shard.chunks for shard in shards], merged(shard.chunk_tokens for shard in shards)
-    decode = msgspec.json.Decoder(Node).decode
-    tree = Tree(decode(line) for part in nodes for line in part.content.splitlines())
-    own = given_chunks(given, corpus, tree)
-    return [encoded(own)], count_tokens(map(chunk_terms, own), analyzer(workspace.bm25_settings))
+    return map(encoded, iter(lambda: list(islice(remaining, _BATCH)), []))

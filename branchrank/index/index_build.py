@@ -36,15 +36,14 @@ from branchrank.core.execution.executors import open_executor
 from branchrank.core.io.environment import VERSION
 from branchrank.core.io.files import digest_file, digest_of, storage_errors
 from branchrank.core.io.progress import Progress, no_progress
-from branchrank.core.records import Chunk, Node
 from branchrank.documents.chunkers import check_chunker, chunker_version
 from branchrank.documents.loading import discover
 from branchrank.documents.navigation import navigation_digest
-from branchrank.documents.stored_texts import write_texts
+from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance, wanted_tokens
-from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, build_lock
+from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, build_lock
 from branchrank.index.indexed_documents import MODIFIED, write_documents
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
@@ -68,7 +67,6 @@ from branchrank.index.reader import (
     open_index,
     vectors_content,
 )
-from branchrank.index.records_file import RecordsFile, write_records
 from branchrank.index.stores.bm25 import Bm25Index, TokenCounts
 from branchrank.index.stores.vectors import ExactVectors, save_vectors
 from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials
@@ -131,11 +129,11 @@ class _Build:
         """Write a new generation of the index and make it the current one."""
         workspace, generations = self.workspace, self.workspace.generations
         with open_executor(workspace.settings, workspace.notify) as executor:
-            with self.timed("read"):
-                contents = read_contents(workspace, self.embedder, executor, self.progress)
-            self.choose_tokens(contents)
             generation = generations.begin()
             try:
+                with self.timed("read"):
+                    contents = read_contents(workspace, generation, self.embedder, executor, self.progress)
+                self.choose_tokens(contents)
                 self.write(generation, contents, executor)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -154,15 +152,9 @@ class _Build:
             self.settings = msgspec.structs.replace(asked, token_vectors=wanted)
 
     def write(self, generation: Path, contents: Contents, executor: Executor) -> None:
-        """Write all files of a new generation."""
+        """Write all files of a new generation, which has its chunks and nodes."""
         workspace, embedder = self.workspace, self.embedder
-        with self.timed("write"):
-            write_records(generation, CHUNKS, contents.chunks)
-            write_records(generation, NODES, contents.nodes, tree=True)
-            # To free memory, all following steps read chunks and nodes from the disk.
-            contents.chunks.clear()
-            contents.nodes.clear()
-            chunks, nodes = RecordsFile(generation, CHUNKS, Chunk), RecordsFile(generation, NODES, Node)
+        chunks, nodes = contents.chunks, contents.nodes
         with self.timed("tokens"):
             vectors = keep_token_vectors(
                 workspace,
@@ -184,7 +176,7 @@ class _Build:
         with self.timed("calibrate"):
             exact = ExactVectors(chunks.ids, matrix)
             distance = measure_distance(workspace, embedder, exact, nodes)
-        collection = self.store(generation, contents, exact, nodes)
+        collection = self.store(generation, contents, exact)
         of_documents = {document.source: document.digest for document in contents.corpus.documents}
         write_texts(generation, contents.texts)
         write_documents(generation, contents.files, of_documents, navigation_digest(workspace.corpus_root))
@@ -194,7 +186,7 @@ class _Build:
             for name in (MODIFIED, f"{CHROMA}/chroma.sqlite3"):
                 digests.pop(name, None)
             chroma_digests = {name: digests.pop(name) for name in [*digests] if name.startswith(f"{CHROMA}/")}
-            manifest = self.manifest(contents, digests, (len(chunks), len(nodes)), distance)
+            manifest = self.manifest(contents, digests, distance)
             write_record(generation / MANIFEST, manifest)
         with storage_errors(generation):
             write_stamps(generation, [MANIFEST, *digests, *chroma_digests])
@@ -212,9 +204,7 @@ class _Build:
         )
         write_record(generation / BUILD, report)
 
-    def store(
-        self, generation: Path, contents: Contents, exact: ExactVectors, nodes: RecordsFile[Node]
-    ) -> str:
+    def store(self, generation: Path, contents: Contents, exact: ExactVectors) -> str:
         """Write the vectors, the Chroma collection and the BM25 indexes, and return the collection's name."""
         with self.timed("vectors"):
             save_vectors(generation / VECTORS, exact.matrix)
@@ -232,6 +222,7 @@ class _Build:
         with self.timed("bm25"):
             self.save_bm25(generation, "chunks", exact.ids, contents.chunk_tokens)
             self.progress("store", 3, 4)
+            nodes = contents.nodes
             sections = nodes.ids.take(np.flatnonzero(nodes.has_lines).tolist())
             self.save_bm25(generation, "nodes", sections, contents.node_tokens)
         self.progress("store", 4, 4)
@@ -243,13 +234,9 @@ class _Build:
         Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
 
     def manifest(
-        self,
-        contents: Contents,
-        digests: dict[str, str],
-        counts: tuple[int, int],
-        distance: DistanceCalibration,
+        self, contents: Contents, digests: dict[str, str], distance: DistanceCalibration
     ) -> Manifest:
-        """Return the manifest of a generation with ``counts`` chunks and nodes, and its files' digests."""
+        """Return the manifest of a generation with these contents and files' digests."""
         workspace = self.workspace
         return Manifest(
             schema_version=SCHEMA_VERSION,
@@ -263,8 +250,8 @@ class _Build:
             chroma=chroma_place(self.settings),
             given={key: given_digest(workspace.given(key)) for key in GIVEN},
             documents=len(contents.corpus.documents),
-            chunks=counts[0],
-            nodes=counts[1],
+            chunks=len(contents.chunks),
+            nodes=len(contents.nodes),
             digests=digests,
             distance=distance,
             chunker=chunker_version(self.settings.chunker),

@@ -36,7 +36,7 @@ from branchrank.core.io.files import (
 from branchrank.core.records import Chunk, Node, Record
 from branchrank.core.settings import SECTIONS, Bm25Settings, IndexSettings
 from branchrank.documents.chunkers import chunker_version
-from branchrank.documents.stored_texts import TEXTS, text_name, use_texts
+from branchrank.documents.reading import TEXTS, text_name, use_texts
 from branchrank.documents.tree.navigate import Tree
 from branchrank.index.embedders import check_name, open_embedder
 from branchrank.index.embedders.fake import NONE

@@ -193,10 +193,13 @@ def question_line(question: Question) -> dict[str, Any]:
     return {**line, **question.extra}
 
 
-def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write a question file atomically, and remove what a killed process left beside it."""
+def write_questions(path: Path, questions: Iterable[Question]) -> str:
+    """Write a question file atomically, and return its digest.
+
+    Files that a killed process left beside it are removed.
+    """
     remove_temporary(path.parent, path.name)
-    write_jsonl(path, (question_line(question) for question in questions))
+    return write_jsonl(path, (question_line(question) for question in questions))
 
 
 def append_question(path: Path, question: Question, digest: str | None = None) -> Question:

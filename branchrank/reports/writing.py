@@ -21,10 +21,8 @@ from pathlib import Path
 from string import Template
 
 import msgspec
-from msgspec.structs import replace
 
 from branchrank.core.io.files import NOT_JSON, storage_errors, write_beneath
-from branchrank.core.io.progress import Progress, shown_progress
 from branchrank.core.io.table import html_cell, html_table, html_text
 from branchrank.documents.loading import digest_now
 from branchrank.reports.blocks import (
@@ -45,8 +43,6 @@ from branchrank.reports.plots import differences
 from branchrank.reports.recommendation import recommendation
 from branchrank.reports.result import rates_tables
 from branchrank.runs import directory as names
-from branchrank.runs.bench.plan import Plan
-from branchrank.runs.bench.running import BenchmarkOptions, run_plan
 from branchrank.runs.run_data import RunData
 
 
@@ -91,19 +87,6 @@ def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:
         return None
     return gather_passages(run, root)
-
-
-def run_and_report(
-    plan: Plan,
-    options: BenchmarkOptions = BenchmarkOptions(),  # noqa: B008  (a frozen record)
-    progress: bool | Progress = False,
-) -> RunData:
-    """Run a plan, write the run's directory and report, and return the finished run.
-
-    All problems with the plan are reported in one error before the run starts.
-    """
-    with shown_progress(progress) as shown:
-        return run_plan(plan, replace(options, progress=shown, status=shown.status), write_report)
 
 
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)

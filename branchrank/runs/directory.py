@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -244,9 +245,16 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
     return directory
 
 
-def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return a copy of the record that contains digests of the record and of the files in ``directory``."""
-    digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
+def sealed(directory: Path, run: RunRecord, written: Mapping[str, str] = MappingProxyType({})) -> RunRecord:
+    """Return a copy of the record that contains digests of the record and of the files in ``directory``.
+
+    ``written`` contains the digests of the files that were just written.
+    """
+    digests = {
+        name: written.get(name) or digest_file(directory / name)
+        for name in run.truth
+        if name in written or (directory / name).exists()
+    }
     own = own_digest(msgspec.json.encode(msgspec.structs.replace(run, digests=digests)))
     return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own})
 

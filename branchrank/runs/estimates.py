@@ -149,7 +149,7 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
         page_sizes=tuple(sorted(Counter(pages).values(), reverse=True)),
         deciding=tuple(
             f"{each.candidate} vs {each.baseline}: {deciding(each)}"
-            for each in run.compare(chosen, [(baseline, name) for name in others])
+            for each in run.compare_pairs(chosen, [(baseline, name) for name in others])
             if not each.is_significant and deciding(each)
         ),
     )

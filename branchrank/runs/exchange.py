@@ -51,7 +51,7 @@ from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
-from branchrank.scoring.comparison import CompareOptions
+from branchrank.scoring.comparison import DEFAULTS, CompareOptions
 from branchrank.scoring.matching import (
     Judged,
     falling,
@@ -204,7 +204,7 @@ def compare_rankings(
     Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
     two runs, if a measure or the baseline is unknown, or if the values of a measure can be outside 0..1.
     """
-    measures = [parse_measure(name) for name in options.measures]
+    measures = [parse_measure(name) for name in options.measures or BEIR_MEASURES]
     if len(runs) < 2:
         raise UsageError(
             "there is only one run, so there is nothing to compare", remedy="branchrank score-trec QRELS RUN"
@@ -230,16 +230,15 @@ def compare_rankings(
 
 
 def compare_trec(
-    qrels: str | Path, runs: Iterable[str | Path], measures: Iterable[str] = BEIR_MEASURES, **options: Any
+    qrels: str | Path, runs: Iterable[str | Path], options: CompareOptions = DEFAULTS
 ) -> ResultsTable:
-    """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
+    """Compare TREC run files with the file ``options.baseline``, or with each other (``all_pairs``).
 
-    ``options`` are fields of :class:`~branchrank.scoring.comparison.CompareOptions`, such as ``baseline``,
-    ``all_pairs``, ``missing_is_zero``, ``delta``, ``alpha`` and ``seed``. The default baseline is the first
-    file. The significance tests are the same as in a BranchRank run, except that all queries are treated as
-    independent. Holm's correction covers all comparisons on the same measure. Documents with equal scores are
-    ordered as in trec_eval. If ``missing_is_zero`` is true, a judged query that is missing from a run scores
-    0. Printing the result shows the table and the comparisons.
+    The default baseline is the first file, and the default measures are those of BEIR. The significance tests
+    are the same as in a BranchRank run, except that all queries are treated as independent. Holm's correction
+    covers all comparisons on the same measure. Documents with equal scores are ordered as in trec_eval. If
+    ``missing_is_zero`` is true, a judged query that is missing from a run scores 0. Printing the result shows
+    the table and the comparisons.
 
     Raises :class:`~branchrank.core.errors.InputError` for an unreadable file or a missing judged query, and
     :class:`~branchrank.core.errors.UsageError` for an unknown measure or baseline.
@@ -248,29 +247,25 @@ def compare_trec(
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
     >>> _ = Path("a.run").write_text("q1 Q0 d1 1 2 a\\nq2 Q0 d1 1 2 a\\n")
     >>> _ = Path("b.run").write_text("q1 Q0 d1 1 2 b\\nq2 Q0 d2 1 2 b\\n")
-    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], ["RR"])
+    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], CompareOptions(measures=("RR",)))
     >>> [(each.name, each.means["RR"].value) for each in table.systems]
     [('a', 0.5), ('b', 1.0)]
     >>> table.comparisons[0].verdict
     'too few questions to tell'
     """
     names = run_names([Path(path) for path in runs])
-    chosen = CompareOptions(measures=tuple(measures), **options)
     by_path = {str(path): name for path, name in names.items()}
-    baseline = by_path.get(str(chosen.baseline), str(chosen.baseline))
+    baseline = by_path.get(str(options.baseline), str(options.baseline))
     return compare_rankings(
         read_qrels(Path(qrels)),
         {name: read_trec(path) for path, name in names.items()},
-        msgspec.structs.replace(chosen, baseline=baseline),
+        msgspec.structs.replace(options, baseline=baseline),
         Path(qrels).name,
     )
 
 
 def compare_frames(
-    qrels: pd.DataFrame,
-    runs: Mapping[str, pd.DataFrame],
-    measures: Iterable[str] = BEIR_MEASURES,
-    **options: Any,
+    qrels: pd.DataFrame, runs: Mapping[str, pd.DataFrame], options: CompareOptions = DEFAULTS
 ) -> ResultsTable:
     """Compare runs in PyTerrier data frames, with the same options as :func:`compare_trec`.
 
@@ -283,14 +278,15 @@ def compare_frames(
     >>> qrels = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "label": [1, 1]})
     >>> first = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d1"], "score": [2.0, 1.0]})
     >>> second = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "score": [2.0, 1.0]})
-    >>> table = library.compare_frames(qrels, {"a": first, "b": second}, ["RR"])
+    >>> options = library.CompareOptions(measures=("RR",))
+    >>> table = library.compare_frames(qrels, {"a": first, "b": second}, options)
     >>> [each.means["RR"].value for each in table.systems]
     [0.5, 1.0]
     """
     return compare_rankings(
         read_qrels_frame(qrels),
         {name: read_results(frame, name) for name, frame in runs.items()},
-        CompareOptions(measures=tuple(measures), **options),
+        options,
     )
 
 
@@ -315,16 +311,23 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """Return a frame with one row for each of the run's questions that have gold."""
+    """Return the PyTerrier topics of a run: a frame (qid, query) of the questions that have gold."""
     import pandas as pd
 
     return pd.DataFrame([(each.id, each.question) for each in run.asked if each.gold], columns=list(TOPICS))
 
 
 def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's results (of the first repeat), with a row for each document.
+    """Return a predictor's hits as PyTerrier results (columns qid, query, docno, rank and score).
 
-    Raises :class:`UsageError` for an unknown predictor.
+    ``ids`` selects the kind of document ids, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
+    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to
+    each question is returned. Raises :class:`~branchrank.core.errors.UsageError` for an unknown predictor.
+
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
+    >>> list(library.results_frame(run, "local").columns)
+    ['qid', 'query', 'docno', 'rank', 'score']
     """
     import pandas as pd
 
@@ -340,7 +343,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgments, with one row per judged document.
+    """Return a run's judgments as PyTerrier qrels (columns qid, docno and label).
 
     If ``ids`` is ``gold``, the judged documents are the gold items and their pages. A page is judged only if
     one of its gold items has lines or a quote.

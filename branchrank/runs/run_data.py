@@ -1,10 +1,10 @@
-"""A finished run in memory, with its stored data and everything computed from the data.
+"""The base of the class :class:`~branchrank.run.Run`: a run's stored data, and what is computed from it.
 
 1. A run's stored data consists of the record (``run.json``), the rows, the questions, the timings and facts
    about the gold (:class:`~branchrank.runs.slices.GoldFacts`).
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
-3. A run is read from its directory (:func:`load_run`), or made in memory at the end of a benchmark. A run can
-   also be made from another run by restricting the questions (:meth:`RunData.where`).
+3. A run is read from its directory (:meth:`RunData.load`), or made in memory at the end of a benchmark. A
+   run can also be made from another run by restricting the questions (:meth:`RunData.where`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
 from branchrank.core.errors import QuestionError, RunError, UsageError, suggestion
 from branchrank.core.io.files import read_jsonl
 from branchrank.core.records import LLMCall, Question
-from branchrank.core.settings import BenchmarkSettings
+from branchrank.core.settings import BenchmarkSettings, arguments
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
@@ -50,21 +51,55 @@ MOST_GOLD = 10_000
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunData:
-    """A finished run.
+    """The data of a finished run, and the scores and verdicts that are computed from the data."""
 
-    ``asked`` contains the questions in order, and ``timed`` contains the times measured in the latency pass.
-    ``conditions`` contains the conditions (``SLICE=VALUE``) that selected the run's questions, and is empty
-    for a complete run. ``directory`` is absolute, so it stays valid if the process changes its working
-    directory. For a run restricted to some questions, ``directory`` is the directory of the complete run.
-    """
-
+    #: The run's directory, as an absolute path. If the run is restricted to some of its questions, it is the
+    #: directory of the complete run.
     directory: Path
+    #: The content of ``run.json``.
     record: RunRecord
+    #: One row per question, predictor and repeat.
     rows: tuple[Row, ...]
+    #: The questions, in order.
     asked: tuple[Question, ...]
+    #: The times that the latency pass measured.
     timed: tuple[Timing, ...] = ()
     gold_facts: tuple[GoldFacts, ...] = ()
+    #: The conditions (``SLICE=VALUE``) that selected the run's questions, empty for a complete run.
     conditions: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, directory: str | Path, row: type[Row] = Row) -> Self:
+        """Load a finished run from its directory.
+
+        ``row`` can be :class:`~branchrank.runs.rows.UntracedRow`, if no trace is needed. Raises
+        :class:`~branchrank.core.errors.RunError` if the run is missing, unfinished, damaged or from another
+        version of BranchRank.
+        """
+        directory = arguments.path("directory", directory)
+        record = read_run(directory)
+        check_files(directory)
+        rows = read_rows(directory / record.rows_file, row)
+        if record.status == "running":
+            wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
+            raise RunError(
+                f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
+                remedy=f"branchrank resume {directory}",
+            )
+        path = directory / names.GOLD
+        run = cls(
+            directory=directory.absolute(),
+            record=record,
+            rows=tuple(rows),
+            asked=_asked(directory, record),
+            timed=tuple(read_timings(directory / names.TIMINGS_CSV)),
+            gold_facts=tuple(read_jsonl(path, GoldFacts, error=RunError)) if path.exists() else (),
+        )
+        _check(run)
+        return run
+
+    def publish(self) -> None:
+        """Write the report at the end of a benchmark (:class:`~branchrank.run.Run` does)."""
 
     @cached_property
     def settings(self) -> BenchmarkSettings:
@@ -139,7 +174,7 @@ class RunData:
         return {each.question_id: each for each in self.gold_facts}
 
     @cached_property
-    def by_gold(self) -> Mapping[str, RunData]:
+    def by_gold(self) -> Mapping[str, Self]:
         """A mapping from gold levels to the run restricted to each level, and from ``both`` to the whole run.
 
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
@@ -191,7 +226,7 @@ class RunData:
                 remedy=suggestion(name, self.predictors) or f"choose one of {', '.join(self.predictors)}",
             )
 
-    def compare(
+    def compare_pairs(
         self, measure: NamedMeasure, pairs: Sequence[tuple[str, str]], delta: float | None = None
     ) -> tuple[Comparison, ...]:
         """Compare pairs (baseline, candidate) as one family, by default with the delta of the run."""
@@ -205,11 +240,20 @@ class RunData:
             )
         return found
 
-    def where(self, *conditions: str) -> RunData:
-        """Return the run restricted to the questions in a slice (:mod:`branchrank.runs.slices`).
+    def where(self, *conditions: str) -> Self:
+        """Return the run restricted to the questions in a slice.
 
-        The verdicts of a restricted run are exploratory, since the comparisons were declared for all
-        questions before the run.
+        >>> from branchrank import Run, library
+        >>> run = Run.load(library.list_runs("reports")[0].directory)
+        >>> set(run.where("kind=error").questions["question_id"])
+        {'coffee'}
+
+        A condition has the form ``SLICE=VALUE``. SLICE is ``gold``, ``kind``, ``difficulty``, ``overlap``,
+        ``content``, ``size`` or ``depth``. Conditions on different slices must all be met. Of several
+        conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
+        slice was not declared before the run.
+
+        Raises :class:`~branchrank.core.errors.UsageError` for an unknown slice or value.
         """
         if not conditions:
             return self
@@ -239,7 +283,7 @@ class RunData:
             conditions=(*self.conditions, *conditions),
         )
 
-    def only(self, predictors: Collection[str]) -> RunData:
+    def only(self, predictors: Collection[str]) -> Self:
         """Return the run restricted to some of its predictors.
 
         If a declared baseline is not among them, every pair of predictors is compared.
@@ -254,7 +298,7 @@ class RunData:
         lost = set(baselines_of(self.settings.baseline, self.predictors)) - set(predictors)
         return run.with_benchmark(baseline=ALL_PAIRS) if lost else run
 
-    def joined(self, other: RunData) -> RunData:
+    def joined(self, other: RunData) -> Self:
         """Return the run with the predictors of another run over the same questions in addition."""
         predictors = (*self.record.predictors, *other.record.predictors)
         warnings = tuple(dict.fromkeys((*self.record.warnings, *other.record.warnings)))
@@ -262,7 +306,7 @@ class RunData:
         record = msgspec.structs.replace(self.record, predictors=predictors, warnings=warnings, prices=prices)
         return replace(self, record=record, rows=(*self.rows, *other.rows), timed=(*self.timed, *other.timed))
 
-    def with_benchmark(self, **settings: object) -> RunData:
+    def with_benchmark(self, **settings: object) -> Self:
         """Return the run with other settings of the benchmark, such as ``delta``."""
         section = BenchmarkSettings.section
         changed = {**self.record.settings, section: {**self.record.settings.get(section, {}), **settings}}
@@ -278,44 +322,20 @@ def with_others(
     return measures
 
 
-def load_run(directory: Path, row: type[Row] = Row) -> RunData:
-    """Read a run from its directory, including its copy of the questions.
-
-    ``row`` can be :class:`~branchrank.runs.rows.UntracedRow`, if no trace is needed.
-
-    Raises :class:`RunError` if the run is not finished, if a file is missing or damaged, or if the run's copy
-    of the questions has changed since the run.
-    """
-    record = read_run(directory)
-    check_files(directory)
-    rows = read_rows(directory / record.rows_file, row)
-    if record.status == "running":
-        wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
-        raise RunError(
-            f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
-            remedy=f"branchrank resume {directory}",
-        )
+def _asked(directory: Path, record: RunRecord) -> tuple[Question, ...]:
+    """Read the run's copy of its questions. Raises :class:`RunError` if the copy has changed."""
+    path = directory / names.QUESTIONS
     try:
-        asked = {question.id: question for question in load_questions(directory / names.QUESTIONS)}
+        questions = {question.id: question for question in load_questions(path)}
     except QuestionError as error:
         raise RunError(error.message, remedy="run the benchmark again") from error
-    missing = [key for key in record.question_ids if key not in asked]
+    missing = [key for key in record.question_ids if key not in questions]
     if missing:
-        raise RunError(f"{directory / names.QUESTIONS} does not have the question {missing[0]!r} of the run")
-    questions = tuple(asked[key] for key in record.question_ids)
-    if questions_digest(questions) != record.questions_digest:
-        raise RunError(f"{directory / names.QUESTIONS} has changed since the run: its digest is different")
-    path = directory / names.GOLD
-    run = RunData(
-        directory=directory.absolute(),
-        record=record,
-        rows=tuple(rows),
-        asked=questions,
-        timed=tuple(read_timings(directory / names.TIMINGS_CSV)),
-        gold_facts=tuple(read_jsonl(path, GoldFacts, error=RunError)) if path.exists() else (),
-    )
-    _check(run)
-    return run
+        raise RunError(f"{path} does not have the question {missing[0]!r} of the run")
+    asked = tuple(questions[key] for key in record.question_ids)
+    if questions_digest(asked) != record.questions_digest:
+        raise RunError(f"{path} has changed since the run: its digest is different")
+    return asked
 
 
 def _check(run: RunData) -> None:

@@ -6,7 +6,7 @@ from math import ceil, log
 from statistics import NormalDist
 from typing import Literal
 
-from branchrank.core.records import Record
+from branchrank.core.records import Options, Record
 from branchrank.scoring import power
 from branchrank.scoring.significance import DRAWS
 
@@ -17,7 +17,7 @@ DELTA = 0.05
 PILOT_BELOW = 50
 
 
-class CompareOptions(Record, frozen=True, kw_only=True):
+class CompareOptions(Options, frozen=True, kw_only=True):
     """What is compared and how it is tested. Commands, the library and runs share this record.
 
     ``primary`` is the measure that is tested, and ``measures`` are measures for the table. ``predictor``

@@ -55,7 +55,7 @@ def test_a_dataset_is_benchmarked_by_its_id(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     [directory] = (tmp_path / "reports").iterdir()
     run = Run.load(directory)
-    assert [question.id for question in run.data.asked] == ["q1", "q2"]
+    assert [question.id for question in run.asked] == ["q1", "q2"]
     # q1 finds d1 (2), then d2 (1); q2 finds d3 (1).
     assert run_table(run).systems[0].means["nDCG@10"].value == 1.0
     assert "branchrank-tiny-test-test, 2 queries" in result.output

@@ -19,8 +19,7 @@ from branchrank.documents import pdf as reader
 from branchrank.documents import pdf_pages, reading
 from branchrank.documents.document import Document
 from branchrank.documents.loading import discover, load_corpus
-from branchrank.documents.reading import document_digest, document_lines, document_text, read_document
-from branchrank.documents.stored_texts import TEXTS
+from branchrank.documents.reading import TEXTS, document_digest, document_lines, document_text, read_document
 from branchrank.frontends.cli.main import main
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder

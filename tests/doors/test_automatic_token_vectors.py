@@ -67,12 +67,12 @@ def test_a_benchmark_stores_them_for_a_system_that_compares_them(data: Path) -> 
     assert not kept(data)
     run = benchmark(data, "local", "late-interaction")
     assert kept(data)
-    assert not any("token vectors" in warning for warning in run.data.record.warnings)
+    assert not any("token vectors" in warning for warning in run.record.warnings)
 
 
 def test_a_run_without_them_names_the_command_that_avoids_the_wait(data: Path) -> None:
     run = benchmark(data, "late-interaction", flags=("--token-vectors=none",))
-    [warning] = [each for each in run.data.record.warnings if "token vectors" in each]
+    [warning] = [each for each in run.record.warnings if "token vectors" in each]
     assert warning.endswith(f"run: branchrank index --data-dir {data.name} --token-vectors int8")
     assert not kept(data)
 
@@ -82,3 +82,14 @@ def test_a_large_index_has_none() -> None:
     assert wanted_tokens(IndexSettings(), embedder, 20_000) == "int8"
     assert wanted_tokens(IndexSettings(), embedder, 30_000) == "none"
     assert wanted_tokens(IndexSettings(token_vectors="fp16"), embedder, 30_000) == "fp16"
+
+
+def test_the_limit_counts_the_chunks_of_the_corpus(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Workspace.open(data) as workspace:
+        chunks = workspace.index.manifest.chunks
+    assert chunks > 1
+    for most, expected in ((chunks, True), (chunks - 1, False)):
+        monkeypatch.setattr("branchrank.index.embedding.AUTO_BYTES", most * 256 * 384)
+        made = Path(f"data-{most}")
+        done(invoke("index", "docs", "--data-dir", made, "--embedder", "all-MiniLM-L6-v2"))
+        assert kept(made) is expected

@@ -20,8 +20,7 @@ from branchrank import Workspace
 from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.mcp import mcp_server
-from branchrank.frontends.serve.searches import TOP, Searches
-from branchrank.frontends.serve.service import Service, Workers
+from branchrank.frontends.serve.service import TOP, Searches, Service, Workers
 
 PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction", "bm25", "dense")
 #: Asked of every door; the terminal UI shows so many.

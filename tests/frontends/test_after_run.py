@@ -17,17 +17,17 @@ from support.worlds import make_index
 from branchrank.core.records import Question, Retrieval
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.reports.losses import misses
+from branchrank.run import Run
 from branchrank.runs.directory import find_run
-from branchrank.runs.run_data import RunData
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunData:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     return make_run(tmp_path, [Planned("local", 0.5), Planned("hybrid", 0.55), Planned("grep", 0.5)])
 
 
-def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
+def test_show_ends_with_the_next_steps_and_the_report(made: Run) -> None:
     done = invoke("show", "latest")
     lines = done.stdout.splitlines()
     verdict = next(line for line in lines if line.startswith("Inconclusive"))
@@ -73,7 +73,7 @@ def test_show_ends_with_the_next_steps_and_the_report(made: RunData) -> None:
     assert "half hit@5" in more
 
 
-def test_the_misses_are_those_that_most_other_systems_find(made: RunData) -> None:
+def test_the_misses_are_those_that_most_other_systems_find(made: Run) -> None:
     best, others = "hybrid", ("local", "grep")
     values = {
         (name, depth): made.scores.per_question(name, made.measure(f"strict_hit@{depth}"))
@@ -85,7 +85,7 @@ def test_the_misses_are_those_that_most_other_systems_find(made: RunData) -> Non
         assert all(values[name, 5][key] == 1 for name in others)
 
 
-def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) -> None:
+def test_a_run_and_a_question_have_short_names(made: Run, tmp_path: Path) -> None:
     name = made.directory.name
     for given in ("latest", name[:9], name, f"reports/{name[:9]}", str(made.directory)):
         assert invoke("explain", given, "q0007").stdout.startswith("q0007: ")
@@ -111,7 +111,7 @@ def test_a_run_and_a_question_have_short_names(made: RunData, tmp_path: Path) ->
         assert invoke(*words).exit_code == 0
 
 
-def test_runs_of_several_folders_are_listed_by_age(made: RunData) -> None:
+def test_runs_of_several_folders_are_listed_by_age(made: Run) -> None:
     """The oldest and the newest are in the second folder."""
     demo, name = Path("branchrank-demo/reports"), made.directory.name
     places = [demo / f"2001{name[4:]}", Path("reports") / name, demo / f"9001{name[4:]}"]
@@ -138,7 +138,7 @@ def test_power_on_few_correlated_pages_has_a_way_on(tmp_path: Path) -> None:
     assert "none" not in more.stdout
 
 
-def test_export_says_that_ndcg_differs(made: RunData) -> None:
+def test_export_says_that_ndcg_differs(made: Run) -> None:
     done = invoke("export-trec", "latest", "--output", "trec")
     assert "nDCG" in done.stderr
     assert "nDCG" not in done.stdout

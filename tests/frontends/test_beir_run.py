@@ -71,9 +71,9 @@ def test_the_table_is_what_ir_measures_computes_from_the_exported_runs(
 
 
 def test_every_system_ranks_whole_documents_to_the_full_depth(run: Run) -> None:
-    assert run.data.record.indexes[0].chunks > 2 * 60  # several of a document
+    assert run.record.indexes[0].chunks > 2 * 60  # several of a document
     for name in SYSTEMS:
-        found = [[hit.source for hit in row.hits] for row in run.data.scores.rows(name)]
+        found = [[hit.source for hit in row.hits] for row in run.scores.rows(name)]
         assert all(len(sources) == len(set(sources)) for sources in found), name
         # Vectors rank every document, words those that hold one of the query's.
         assert {len(sources) for sources in found} == {60} if name != "bm25" else max(map(len, found)) > 40
@@ -82,8 +82,8 @@ def test_every_system_ranks_whole_documents_to_the_full_depth(run: Run) -> None:
 def test_the_tests_are_those_of_the_exported_runs(run: Run, home: Path, tmp_path: Path) -> None:
     run.export_trec(tmp_path, "document")
     exported = [tmp_path / f"{name}.run" for name in SYSTEMS]
-    measures = ["nDCG@10", "MAP", "R@5", "RR"]
-    found = library.compare_trec(home / "tiny/qrels/test.tsv", exported, measures)
+    options = library.CompareOptions(measures=("nDCG@10", "MAP", "R@5", "RR"))
+    found = library.compare_trec(home / "tiny/qrels/test.tsv", exported, options)
     table = run_table(run)
     # trec_eval's names: MAP is AP there.
     assert [(each.candidate, each.clusters, each.verdict) for each in found.comparisons] == [
@@ -109,7 +109,7 @@ def test_the_output_is_the_table_the_report_and_the_latex_file(run: Run, home: P
 def test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments(run: Run) -> None:
     """A mean of nDCG is no hit rate, a judged document no page of gold, and each query its own cluster."""
     text = (run.directory / "report.md").read_text()
-    relevant = {item.source_file for question in run.data.asked for item in question.gold}
+    relevant = {item.source_file for question in run.asked for item in question.gold}
     assert f"4 systems; {len(relevant)} relevant documents; split test" in text
     assert "Means over the 24 questions" in text
     assert "Graded measures" in text

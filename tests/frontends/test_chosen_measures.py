@@ -46,10 +46,10 @@ def test_every_chosen_measure_is_in_every_table(made: Path) -> None:
 
 
 def test_the_deepest_measure_sets_how_many_hits_are_stored(made: Path, project: Path, tmp_path: Path) -> None:
-    assert Run.load(made).data.record.top_k == 20
+    assert Run.load(made).record.top_k == 20
     assert max(len(row["hits"]) for row in json_lines(made / "rows.jsonl")) > 10
     usual = benchmark(project, "--predictor", "bm25", "--measure", "nDCG@7", reports=tmp_path)
-    assert Run.load(usual).data.record.top_k == 10
+    assert Run.load(usual).record.top_k == 10
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_an_experiment_file_and_the_library_can_choose_measures(
     [ran] = (tmp_path / "a").iterdir()
     run = Run.load(ran)
     assert {"nDCG@20", "Bpref"} <= set(run.summary.columns)
-    assert run.data.record.top_k == 20
+    assert run.record.top_k == 20
     file.write_text(content.format('["nDCG@20", "Bprf"]'))
     refused = invoke("run", file)
     assert refused.exit_code == UsageError.exit_code
     assert "did you mean `Bpref`?" in refused.output
     with Workspace.open(project / "data") as workspace:
         options = {"latency_sample": 0, "reports": tmp_path / "b"}
-        assert workspace.benchmark("bm25", measures=["R@30"], **options).data.record.top_k == 30
+        assert workspace.benchmark("bm25", measures=["R@30"], **options).record.top_k == 30
         with pytest.raises(UsageError, match="R@30"):
             workspace.benchmark("bm25", measures=["R@30"], top_k=20, **options)
 

@@ -143,7 +143,7 @@ def test_the_library_and_the_workspace_file_accept_the_setting(project: Path, tm
             assert {hit.fallback for hit in workspace.search(QUESTION, "hybrid")} == {MARK}
             run = workspace.benchmark("hybrid", latency_sample=0, reports=tmp_path / "reports")
         assert run.failed
-        assert {row.fallbacks for row in run.data.rows} == {(MARK,)}
+        assert {row.fallbacks for row in run.rows} == {(MARK,)}
     finally:
         file.write_text(before, encoding="utf-8")
 

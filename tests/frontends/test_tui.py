@@ -17,8 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 
 from branchrank.core.errors import ArtifactError
-from branchrank.frontends.serve.searches import Searches
-from branchrank.frontends.serve.service import Service
+from branchrank.frontends.serve.service import Searches, Service
 from branchrank.frontends.serve.tui import SearchApp, SourceView
 from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder

@@ -227,10 +227,8 @@ _FAULTS = (
         "            temporary.unlink(missing_ok=True)\n            return\n",
         PLACES + "[init]"),
     Mutant("finished-before-the-report-is-written", "branchrank/runs/bench/running.py",
-        "        publish(measured)\n        done = sealed(directory, measured.record)\n"
-        "        write_run(directory, done)\n",
-        "        done = sealed(directory, measured.record)\n        write_run(directory, done)\n"
-        "        publish(measured)\n",
+        "        run.publish()\n",
+        "        write_run(directory, sealed(directory, run.record, digests))\n        run.publish()\n",
         PLACES + "[benchmark]"),
     Mutant("what-a-killed-run-left-stays", "branchrank/runs/bench/running.py",
         "            clear_temporary(directory)\n", "            pass\n",

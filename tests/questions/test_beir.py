@@ -21,9 +21,9 @@ from branchrank.core.settings import Bm25Settings
 from branchrank.documents.ir_collections import entry_source
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
+from branchrank.run import Run
 from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row
-from branchrank.runs.run_data import load_run
 from branchrank.scoring.matching import JudgedHit
 from branchrank.scoring.measures import named_measure
 
@@ -89,7 +89,7 @@ BY_HAND = {
 
 
 def test_bm25_of_whole_documents_matches_a_manual_calculation(run: Path) -> None:
-    rows = load_run(run).scores.rows("bm25")
+    rows = Run.load(run).scores.rows("bm25")
     assert {row.question_id for row in rows} == set(BY_HAND)
     for row in rows:
         expected = sorted(BY_HAND[row.question_id], key=lambda pair: -pair[1])
@@ -101,7 +101,7 @@ def test_bm25_of_whole_documents_matches_a_manual_calculation(run: Path) -> None
 def test_ndcg_matches_a_manual_calculation(run: Path, project: Path) -> None:
     # q1: d1 (1), d2 (2) of 2, 1 -> 0.85972; q2: the only one at rank 2 -> 0.63093; d4: at rank 1.
     expected = ((1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3)) + 1 / math.log2(3) + by_rank("d4")) / 3
-    scores = load_run(run).scores
+    scores = Run.load(run).scores
     assert scores.average("bm25", named_measure("graded_nDCG@10")) == pytest.approx(expected, abs=1e-6)
     assert scores.average("bm25", named_measure("strict_nDCG@10")) > 0
     for ids in ("gold", "document"):
@@ -173,7 +173,7 @@ def test_a_missing_judged_document_still_counts_in_the_ideal_ranking(odd: Path) 
     [run] = (odd / "reports").iterdir()
     ideal = 2 + 1 / math.log2(3)
     expected = (1 / ideal + len(SPELLED) - 2) / (len(SPELLED) - 1)
-    average = load_run(run).scores.average("bm25", named_measure("graded_nDCG@10"))
+    average = Run.load(run).scores.average("bm25", named_measure("graded_nDCG@10"))
     assert average == pytest.approx(expected, abs=1e-6)
     for command in ("check", "reanchor"):
         result = invoke("questions", command, odd / "q.jsonl", "--data-dir", odd / "data")

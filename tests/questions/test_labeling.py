@@ -63,8 +63,8 @@ def test_the_pool_is_every_systems_first_hits_without_gold(made: tuple[Path, Pat
     run = Run.load(made[1])
     for depth in (1, 3):
         wanted = set()
-        for row in run.data.rows:
-            question = next(each for each in run.data.asked if each.id == row.question_id)
+        for row in run.rows:
+            question = next(each for each in run.asked if each.id == row.question_id)
             for hit in row.hits[:depth]:
                 page = any(item.source_file == hit.source for item in question.gold)
                 if hit.gold is None and not (page and question.gold_level == "file"):
@@ -78,7 +78,7 @@ def test_the_pool_is_every_systems_first_hits_without_gold(made: tuple[Path, Pat
         assert f"{len(wanted)} passages to label" in done.stderr
     everything = label("s\n" * 99, "--depth", 3).stdout
     assert sorted(shown(everything)) == sorted(place[1:] for place in wanted)
-    headings = {hit.node_id.partition("#")[2] for row in run.data.rows for hit in row.hits if hit.node_id}
+    headings = {hit.node_id.partition("#")[2] for row in run.rows for hit in row.hits if hit.node_id}
     for found in SHOWN.finditer(everything):
         source, start, end, heading = found.group(3, 4, 5, 6)
         lines = (made[0] / "docs" / source).read_text().split("\n")[int(start) - 1 : int(end)]
@@ -99,7 +99,7 @@ def test_systems_and_ranks_are_hidden_and_the_seed_sets_the_order(label) -> None
 def test_a_yes_becomes_gold_and_the_rest_is_recorded(made: tuple[Path, Path], label, tmp_path: Path) -> None:
     done = label("y\np\nn\n", "--depth", 2)
     assert done.exit_code == 0, done.output
-    before = {each.id: each for each in Run.load(made[1]).data.asked}
+    before = {each.id: each for each in Run.load(made[1]).asked}
     after = {each.id: each for each in load_questions(tmp_path / "gold.jsonl")}
     labels = [each for question in after.values() for each in labels_of(question)]
     assert sorted(each.label for each in labels) == ["no", "partly", "yes"]
@@ -294,7 +294,7 @@ def test_accepted_proposals_are_marked_and_the_report_says_so(
     assert invoke("verify", run).exit_code == 0
     # A person says no to all of it: the LLM's gold goes.
     assert shown(label("n\n" * 99).stdout)
-    before = {each.id: each.gold for each in Run.load(made[1]).data.asked}
+    before = {each.id: each.gold for each in Run.load(made[1]).asked}
     assert {each.id: each.gold for each in load_questions(file)} == before
 
 

@@ -10,7 +10,7 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank import library
 from branchrank.reports.recommendation import recommendation_text
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 from branchrank.runs.words import milliseconds
 from branchrank.search.llm.ledger import ModelPrice, PriceTable
 
@@ -18,19 +18,19 @@ PRICES = PriceTable(date="2026-01-01", models={"model-a": ModelPrice(prompt=1.0,
 QUESTIONS = make_questions(100, per_page=2)
 
 
-def run_of(folder: Path, *arms: Planned, **settings: object) -> RunData:
+def run_of(folder: Path, *arms: Planned, **settings: object) -> Run:
     return make_run(folder, arms, QUESTIONS, latency_sample=30, **settings)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunData, RunData]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     folder = tmp_path_factory.mktemp("advice")
     asked = Planned("asked", 0.9, llm="model-a")
     first = run_of(folder, Planned("local", 0.4), Planned("good", 0.85), experiment="first")
     return first, run_of(folder, Planned("local", 0.4), asked, experiment="second", prices=PRICES)
 
 
-def test_the_advice_without_limits_is_the_recommendation_of_the_report(runs: tuple[RunData, RunData]) -> None:
+def test_the_advice_without_limits_is_the_recommendation_of_the_report(runs: tuple[Run, Run]) -> None:
     first, _ = runs
     said = invoke("advise", str(first.directory)).output
     [advice] = library.advise([first.directory])
@@ -41,7 +41,7 @@ def test_the_advice_without_limits_is_the_recommendation_of_the_report(runs: tup
 
 
 def test_runs_over_the_same_questions_are_merged_and_limits_leave_systems_out(
-    runs: tuple[RunData, RunData],
+    runs: tuple[Run, Run],
 ) -> None:
     paths = [str(run.directory) for run in runs]
     [both] = library.advise(paths)
@@ -83,7 +83,7 @@ def test_without_latency_the_advice_says_so(tmp_path: Path) -> None:
     assert "next: measure the latency" in said
 
 
-def test_one_name_for_two_systems_is_refused(tmp_path: Path, runs: tuple[RunData, RunData]) -> None:
+def test_one_name_for_two_systems_is_refused(tmp_path: Path, runs: tuple[Run, Run]) -> None:
     other = run_of(tmp_path, Planned("local", 0.9), Planned("good", 0.1))
     refused = invoke("advise", str(runs[0].directory), str(other.directory))
     assert refused.exit_code == 2

@@ -106,5 +106,5 @@ def test_the_table_as_latex(runs: dict[str, Path], tmp_path: Path) -> None:
     assert f"local & {local.means['small_docs'].value:.4f} & {local.means['large_docs'].value:.4f}" in text
     assert rf"\textbf{{{hybrid.means[MACRO].value:.4f}}}\rlap{{$^{{\dagger}}$}} \\" in text
     assert "stratified by dataset" in " ".join(text.split())
-    small, large = (len(Run.load(path).data.clusters) for path in runs.values())
+    small, large = (len(Run.load(path).clusters) for path in runs.values())
     assert rf"on small\_docs ({small} questions), large\_docs ({large} questions)" in text

@@ -22,17 +22,15 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Run:
         for place, each in enumerate(make_questions(60, unanswerable=4))
     ]
     arms = (Planned("local", 0.6), Planned("poor", 0.3))
-    return Run(make_run(tmp_path_factory.mktemp("mixed"), arms, questions))
+    return make_run(tmp_path_factory.mktemp("mixed"), arms, questions)
 
 
 @pytest.fixture(scope="module")
 def rates(mixed: Run) -> dict[str, str]:
     """The rates of ``local``, worked out from the rows alone: the span level's, the files', both's."""
-    first = {
-        row.question_id: row.hits[0].gold is not None for row in mixed.data.rows if row.predictor == "local"
-    }
-    files = [first[each.id] for each in mixed.data.asked if each.gold_level == "file"]
-    spans = [first[each.id] for each in mixed.data.asked if each.gold and each.gold_level == "span"]
+    first = {row.question_id: row.hits[0].gold is not None for row in mixed.rows if row.predictor == "local"}
+    files = [first[each.id] for each in mixed.asked if each.gold_level == "file"]
+    spans = [first[each.id] for each in mixed.asked if each.gold and each.gold_level == "span"]
     assert (len(spans), len(files)) == (40, 20)
     parts = {"span": spans, "file": files, "both": spans + files}
     return {level: f"{100 * sum(hits) / len(hits):.1f}%" for level, hits in parts.items()}
@@ -41,7 +39,7 @@ def rates(mixed: Run) -> dict[str, str]:
 def test_the_terminal_shows_each_level_before_both(
     mixed: Run, rates: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_details(mixed.data)
+    print_details(mixed)
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines() if line.startswith("local ")]
     assert [line[2:5] for line in lines[:3]] == [
@@ -53,7 +51,7 @@ def test_the_terminal_shows_each_level_before_both(
 
 
 def test_the_report_has_rows_for_each_level(mixed: Run, rates: dict[str, str]) -> None:
-    text = markdown(report_content(mixed.data))
+    text = markdown(report_content(mixed))
     for caption in ("Hit rates over", "Hits with any, half or all", "Hit rates, and mean length"):
         table = re.split(rf"^{caption}", text, flags=re.MULTILINE)[1].split("\n\n")[1]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
@@ -80,7 +78,7 @@ def test_summary_csv_has_a_column_for_each_level(mixed: Run, rates: dict[str, st
 
 def test_a_slice_has_one_gold_level_and_shows_it(mixed: Run) -> None:
     cut = mixed.where("gold=file")
-    assert list(cut.data.by_gold) == ["file"]
+    assert list(cut.by_gold) == ["file"]
     assert set(cut.summary["gold"]) == {"file"}
     assert "strict_hit@1_span" not in cut.summary
     assert {row["gold"] for _, row in mixed.questions.iterrows()} == {"span", "file", ""}

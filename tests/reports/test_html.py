@@ -15,7 +15,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.records import GoldItem
 from branchrank.reports.browser import browser_data
 from branchrank.reports.writing import kept_passages, script_json, write_report
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 
 _DO = "window.pwned=1"
 _BASES = (
@@ -51,7 +51,7 @@ PAYLOADS = tuple(form(base) for base in _BASES for form in _FORMS)
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Run:
     loaded = make_run(
         tmp_path_factory.mktemp("usual"),
         (Planned("local", 0.6), Planned("hybrid", 0.5), Planned("reranked", 0.7, llm="tiny")),
@@ -61,7 +61,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     return loaded
 
 
-def page_of(loaded: RunData) -> Path:
+def page_of(loaded: Run) -> Path:
     return loaded.directory / "report.html"
 
 
@@ -148,7 +148,7 @@ def test_a_hundred_payloads_make_no_active_node(browser: Chromium, tmp_path: Pat
 
 
 def test_the_content_security_policy_blocks_injected_scripts(
-    browser: Chromium, usual: RunData, tmp_path: Path
+    browser: Chromium, usual: Run, tmp_path: Path
 ) -> None:
     page = page_of(usual).read_text(encoding="utf-8")
     planted = tmp_path / "planted.html"
@@ -159,7 +159,7 @@ def test_the_content_security_policy_blocks_injected_scripts(
     browser.console.clear()
 
 
-def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: RunData) -> None:
+def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: Run) -> None:
     browser.open(page_of(usual))
     count = "document.getElementById('count').textContent"
     assert browser.run(count) == "62 of 62 questions"
@@ -182,7 +182,7 @@ def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: 
     assert 0 < int(browser.run(count).split()[0]) < 60
 
 
-def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: RunData) -> None:
+def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: Run) -> None:
     browser.open(page_of(usual))
     choose(browser, "words", "q0001")
     browser.run(OPEN_ALL)

@@ -14,7 +14,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.core.records import Question, Retrieval
 from branchrank.reports.writing import write_report
-from branchrank.runs.run_data import RunData, load_run
+from branchrank.run import Run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -41,12 +41,12 @@ class Pages(dict[str, Path]):
             write_report(made := crowded(folder))
             self[name] = made.directory / "report.html"
         else:
-            write_report(load_run(EXAMPLES / name), into=folder)
+            write_report(Run.load(EXAMPLES / name), into=folder)
             self[name] = folder / "report.html"
         return self[name]
 
 
-def crowded(folder: Path) -> RunData:
+def crowded(folder: Path) -> Run:
     arms = [
         Planned("local", 0.6, fails="q0003"),
         Planned("a system with a name that is longer than most", 0.55),

@@ -13,7 +13,7 @@ from branchrank.core.io.table import plain_cell
 from branchrank.core.records import Question, Retrieval
 from branchrank.reports.costs import trade_off
 from branchrank.reports.recommendation import recommendation, recommendation_text, recommended
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 
 
 class Broken(Planned):
@@ -41,7 +41,7 @@ def said(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> 
     return recommendation_text(made(folder, *arms, count=count, **settings))
 
 
-def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> RunData:
+def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> Run:
     settings.setdefault("latency_sample", 0)
     return make_run(folder, arms, make_questions(count, per_page=2), **settings)
 

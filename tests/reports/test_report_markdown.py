@@ -14,7 +14,7 @@ from branchrank.reports.blocks import Callout, Plot, Report, ReportSection, mark
 from branchrank.reports.content import heading, report_content
 from branchrank.reports.verify import verify
 from branchrank.reports.writing import write_report
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 from branchrank.runs.words import percent
 from branchrank.scoring.measures import named_measure
 from branchrank.search.llm.ledger import ModelPrice, PriceTable
@@ -29,7 +29,7 @@ def table(text: str, caption: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def paired(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+def paired(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run in which one candidate is plainly worse and another much the same."""
     return make_run(
         tmp_path_factory.mktemp("paired"),
@@ -38,11 +38,11 @@ def paired(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 
 @pytest.fixture(scope="module")
-def text(paired: RunData) -> str:
+def text(paired: Run) -> str:
     return markdown(report_content(paired))
 
 
-def test_the_same_files_give_the_same_bytes(paired: RunData, text: str) -> None:
+def test_the_same_files_give_the_same_bytes(paired: Run, text: str) -> None:
     written = {path.name: path.read_bytes() for path in write_report(paired)}
     assert written["report.md"].decode() == text
     assert {path.name: path.read_bytes() for path in write_report(paired)} == written
@@ -64,7 +64,7 @@ def test_with_fewer_than_50_questions_the_heading_says_pilot(tmp_path: Path) -> 
     assert "Hit rates over the 49 questions with an answer" in markdown(report_content(mixed))
 
 
-def test_every_rate_has_its_interval(paired: RunData, text: str) -> None:
+def test_every_rate_has_its_interval(paired: Run, text: str) -> None:
     rows = table(text, "Hit rates over the 60 questions with an answer, with 95% intervals")
     rates = {row.predictor: row.rates["strict_hit@1"] for row in paired.summary_rows}
     for row in rows:
@@ -103,7 +103,7 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     assert f"The predictor in bold is significantly better than {whom}, after adjustment" in written
 
 
-def test_passage_sizes_are_shown_beside_strict_rates(paired: RunData, text: str) -> None:
+def test_passage_sizes_are_shown_beside_strict_rates(paired: Run, text: str) -> None:
     for row in table(text, "Hit rates, and mean length of the first five hits, over the 60 questions"):
         assert row["lines per hit"] == "3.0"
         assert row["characters per hit"] == "52"
@@ -140,7 +140,7 @@ def test_failures_are_listed(tmp_path: Path) -> None:
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
-def test_slices_are_made_by_kind_and_by_gold_position(paired: RunData, text: str) -> None:
+def test_slices_are_made_by_kind_and_by_gold_position(paired: Run, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
         rows = table(text, f"By {slice_name}, with the number of questions in each slice")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2

@@ -24,7 +24,6 @@ from branchrank.questions.question_files import sample_questions
 from branchrank.reports.verify.rerun import chance_found
 from branchrank.run import Run
 from branchrank.runs.directory import ROWS, read_run, write_run
-from branchrank.runs.run_data import load_run
 
 CLASS = "support.real_runs:OtherPages"
 
@@ -65,7 +64,7 @@ def test_rows_altered_outside_the_draw_of_the_runs_own_seed_are_found(
     project: Path, run: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(run, tmp_path / run.name)
-    loaded = load_run(copy)
+    loaded = Run.load(copy)
     spared = {question.id for question in sample_questions(loaded.asked, 3, loaded.record.seed)}
     forged = [
         replace(row, stages=("forged",)) if row.question_id not in spared else row for row in loaded.rows

@@ -33,7 +33,7 @@ def plots_drawn_once() -> Iterator[None]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with real_run(tmp_path_factory.mktemp("real")) as run:
         folder = run.directory.parents[1]
-        write_bytes(folder / "plan.seal", msgspec.json.encode(seal_of(run.data.record)))
+        write_bytes(folder / "plan.seal", msgspec.json.encode(seal_of(run.record)))
         return run
 
 

@@ -58,7 +58,7 @@ def run(project: Path) -> Iterator[Run]:
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_retriever_answers_every_question_as_its_framework_found_it(run: Run, name: str) -> None:
-    rows = {row.question_id: row for row in run.data.rows if row.predictor == name}
+    rows = {row.question_id: row for row in run.rows if row.predictor == name}
     hits = {
         key: None if row.status == "failed" else [(h.source, h.line_start, h.line_end) for h in row.hits]
         for key, row in rows.items()
@@ -160,7 +160,7 @@ def test_a_text_without_a_place_is_explained(run: Run) -> None:
     assert "returned text" not in hits["text only"]
     assert "1. no place  0.5" in hits["nowhere"]
     assert "1 returned text: " in hits["nowhere"]
-    warning = next(failures(run.data.rows, run.data.record.predictors)).text
+    warning = next(failures(run.rows, run.record.predictors)).text
     assert "1 of 17 hits" in warning
     assert "branchrank explain RUN nowhere" in warning
 

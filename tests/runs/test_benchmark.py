@@ -21,8 +21,8 @@ from support.commands import (
 
 from branchrank import Workspace
 from branchrank.core.errors import RunError
+from branchrank.run import Run
 from branchrank.runs import directory as names
-from branchrank.runs.run_data import load_run
 
 ALL = ("--predictor", "all", *NO_LLM)
 REPEATED = (
@@ -152,7 +152,7 @@ def test_the_hard_set_can_be_used_in_the_next_run(project: Path, tmp_path: Path)
     words = ("--predictor", "local", "--questions", made / names.HARD_SET)
     again = benchmark(project, *words, reports=tmp_path / "second")
     assert {row["strict_hit@1"] for row in table(again / names.SUMMARY_CSV)} == {"0"}
-    assert load_run(again).record.question_ids == tuple(sorted(line["id"] for line in hard))
+    assert Run.load(again).record.question_ids == tuple(sorted(line["id"] for line in hard))
 
 
 def test_a_hard_set_without_question_text_cannot_be_used_in_a_run(project: Path, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_hard_set_without_question_text_cannot_be_used_in_a_run(project: Path,
 def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
     def asked(seed: int) -> tuple[str, ...]:
         words = ("--predictor", "bm25", "--sample-size", 3, "--sample-seed", seed)
-        return load_run(benchmark(project, *words, reports=tmp_path / str(seed))).record.question_ids
+        return Run.load(benchmark(project, *words, reports=tmp_path / str(seed))).record.question_ids
 
     assert len(asked(1)) == 3
     assert asked(1) != asked(2)
@@ -183,7 +183,7 @@ def test_a_run_whose_questions_were_changed_is_refused(made: Path, tmp_path: Pat
         lines[0]["question"] = "something else"
     write_lines(copy / names.QUESTIONS, lines if change == "question" else lines[1:])
     with pytest.raises(RunError, match="digest" if change == "question" else "have the question"):
-        load_run(copy)
+        Run.load(copy)
     assert invoke("show", copy).exit_code == 3
 
 
@@ -221,6 +221,6 @@ def test_a_top_k_below_the_cutoff_of_a_measure_gives_a_warning(
     project: Path, made: Path, tmp_path: Path
 ) -> None:
     shallow = benchmark(project, "--predictor", "local", "--top-k", 4, reports=tmp_path)
-    [warning] = load_run(shallow).record.warnings
+    [warning] = Run.load(shallow).record.warnings
     assert "--top-k 4" in warning
-    assert load_run(made).record.warnings == ()
+    assert Run.load(made).record.warnings == ()

@@ -21,10 +21,9 @@ from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, check_size, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.rows import Row
-from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
-from branchrank.scoring.comparison import Verdict
+from branchrank.scoring.comparison import CompareOptions, Verdict
 from branchrank.scoring.intervals import difference_interval
 from branchrank.scoring.matching import JudgedHit
 from branchrank.scoring.measures import named_measure
@@ -35,7 +34,7 @@ HIT1 = named_measure("strict_hit@1")
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return make_run(
         tmp_path_factory.mktemp("planned"),
         (Planned("local", 0.5), Planned("better", 0.95), Planned("worse", 0.05)),
@@ -45,7 +44,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     )
 
 
-def test_verdicts_come_from_the_declared_measure_and_settings(planned: RunData) -> None:
+def test_verdicts_come_from_the_declared_measure_and_settings(planned: Run) -> None:
     judged = planned.judgment
     assert judged.measure == "strict_hit@1"
     assert {each.candidate: each.verdict for each in judged.comparisons} == {
@@ -84,7 +83,7 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             alone = difference_interval(gaps, list(made.clusters.values()), level=1 - 0.05 / 3)
             assert alone is not None
             assert each.ci_low == pytest.approx(max(alone.low, 0.0))
-        assert list(Run(made).comparisons["candidate"]) == ["middling", "best", "best"]
+        assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
         write_report(made)
         assert verify(made.directory).findings == ()
         doctored = made.directory / "comparisons.csv"
@@ -128,25 +127,25 @@ def test_effect_sizes_are_shown_beside_the_verdicts(tmp_path: Path) -> None:
     assert 1 <= each.odds_low < each.odds_ratio < each.odds_high
     assert each.d_z is None
     assert f"odds ratio {each.odds_ratio:.2g} (" in markdown(report_content(made))
-    graded = Run(made).compare_all(measure="strict_MRR@5").comparisons[0]
+    graded = made.compare_all(measure="strict_MRR@5").comparisons[0]
     assert graded.odds_ratio is None
     assert graded.d_z is not None
     assert graded.d_z > 0.5
 
 
-def test_all_outputs_show_the_same_interval(planned: RunData) -> None:
+def test_all_outputs_show_the_same_interval(planned: Run) -> None:
     """The summary, its CSV file and data frame; the comparison, the verdict's text and the report."""
     [row] = [row for row in planned.summary_rows if row.predictor == "local"]
     found = row.estimates["strict_hit@1"]
     assert found == estimate(planned.scores.per_question("local", HIT1), planned.clusters)
     assert found is not None
-    line = Run(planned).summary.set_index("predictor").loc["local"]
+    line = planned.summary.set_index("predictor").loc["local"]
     bounds = (line["strict_hit@1_low"], line["strict_hit@1_high"])
     assert bounds == pytest.approx((found.low, found.high), abs=1e-6)
     assert interval(found, HIT1.name) in str(result(planned))
 
 
-def test_only_intervals_of_verdicts_are_adjusted_for_the_family(planned: RunData) -> None:
+def test_only_intervals_of_verdicts_are_adjusted_for_the_family(planned: Run) -> None:
     better = planned.judgment.comparisons[0]
     scores = [planned.scores.per_question(name, HIT1) for name in ("local", "better")]
     differences = [scores[1][key] - scores[0][key] for key in planned.clusters]
@@ -167,10 +166,10 @@ def test_few_pages_give_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     assert (found.clusters, found.ci_low, found.verdict) == (3, None, "too few questions to tell")
     for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"], "strict_hit@1")):
         assert FEW_PAGES in text
-    assert Run(made).summary["strict_hit@1_low"].isna().all()
+    assert made.summary["strict_hit@1_low"].isna().all()
 
 
-def test_a_pilot_measures_the_assumptions_of_a_plan(planned: RunData, tmp_path: Path) -> None:
+def test_a_pilot_measures_the_assumptions_of_a_plan(planned: Run, tmp_path: Path) -> None:
     found = pilot(planned)
     differing = [each.differing / 60 for each in planned.judgment.comparisons]
     assert found.disagreement == pytest.approx(sum(differing) / 2)
@@ -211,7 +210,7 @@ def test_the_frontier_counts_tokens_or_money(tmp_path: Path) -> None:
 def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.3), Planned("hybrid", 0.3)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
-    local, hybrid = Run(new).compare_with(Run(old), measures="nDCG@5").pairs
+    local, hybrid = new.compare_with(old, CompareOptions(measures=("nDCG@5",))).pairs
     assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
     assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
     assert local.comparison.family == hybrid.comparison.family == 2
@@ -222,8 +221,8 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert str(local.others[0]).startswith("nDCG@5 0.")
     for deep in ("R@11", "R@1000"):
         with pytest.raises(UsageError, match="hits"):
-            Run(new).compare_with(Run(old), measures=deep)
-    [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
+            new.compare_with(old, CompareOptions(measures=(deep,)))
+    [crossed] = new.compare_with(old, CompareOptions(baseline="hybrid", predictor="local")).pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
 
 
@@ -278,7 +277,7 @@ def test_questions_that_changed_are_named_and_only_the_first_five(tmp_path: Path
         ]
         new = make_run(tmp_path / f"{changed}", [Planned("local", 0.3)], asked, latency_sample=0)
         with pytest.raises(RunError) as caught:
-            Run(new).compare_with(Run(old))
+            new.compare_with(old)
         assert str(caught.value).partition("\n")[0].endswith(f"runs: {named}")
 
 
@@ -286,7 +285,7 @@ def test_questions_that_changed_are_named_and_only_the_first_five(tmp_path: Path
     ("verdict", "words"),
     [("equivalent within delta", "equivalent within 10 points"), ("inconclusive", "inconclusive")],
 )
-def test_a_verdict_of_equivalence_names_its_margin(planned: RunData, verdict: Verdict, words: str) -> None:
+def test_a_verdict_of_equivalence_names_its_margin(planned: Run, verdict: Verdict, words: str) -> None:
     [found, _] = planned.judgment.comparisons
     assert verdict_words(msgspec.structs.replace(found, verdict=verdict)) == words
 
@@ -301,7 +300,7 @@ def test_equal_scores_with_other_hits_are_not_identical_in_either_order(tmp_path
             )
             for row in made.rows
         ]
-        run = Run(run_of(rows, made.asked))
+        run = run_of(rows, made.asked)
         for baseline in ("local", "other"):
             [found] = run.compare_all(baseline=baseline, measure="strict_hit@1").comparisons
             assert (found.differing, found.identical) == (0, identical)

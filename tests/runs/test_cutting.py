@@ -12,7 +12,7 @@ from branchrank.core.errors import UsageError
 from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.reports.result import passages
 from branchrank.reports.statistics import statistics
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
 
@@ -23,11 +23,11 @@ def questions() -> list:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> RunData:
+def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> Run:
     return make_run(tmp_path_factory.mktemp("whole"), PREDICTORS, questions, latency_sample=60)
 
 
-def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunData, questions: list) -> None:
+def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: Run, questions: list) -> None:
     cut = whole.where("kind=lookup")
     alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
     assert cut.asked == alone.asked
@@ -38,19 +38,19 @@ def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunD
         assert section(cut) == section(alone)
 
 
-def test_the_failures_of_a_run_are_divided_among_its_cuts(whole: RunData) -> None:
+def test_the_failures_of_a_run_are_divided_among_its_cuts(whole: Run) -> None:
     counts = [whole.where(condition).record.failures for condition in ("depth=0", "depth=depth 1")]
     assert (sum(counts), whole.record.failures) == (1, 1)
 
 
-def test_latency_covers_only_the_questions_of_the_cut(whole: RunData) -> None:
+def test_latency_covers_only_the_questions_of_the_cut(whole: Run) -> None:
     cut = whole.where("difficulty=hard")
     kept = {question.id for question in cut.asked}
     assert cut.timed == tuple(each for each in whole.timed if each.question_id in kept)
     assert 0 < len(cut.timed) < len(whole.timed)
 
 
-def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> None:
+def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: Run) -> None:
     def count(*conditions: str) -> int:
         return len(whole.where(*conditions).asked)
 
@@ -70,7 +70,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
         ("overlap=subset", "no question of .* has this overlap with the heading\n.*another slice"),
     ],
 )
-def test_an_unknown_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
+def test_an_unknown_slice_is_refused(whole: Run, condition: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         whole.where(condition)
 
@@ -82,7 +82,7 @@ def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
         run.where(f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}")
 
 
-def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData) -> None:
+def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: Run) -> None:
     directory = whole.directory
     before = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
     shown = invoke("show", directory, "--where", "kind=lookup", "--output", tmp_path / "lookup")
@@ -100,7 +100,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert str(directory) in refused.output
 
 
-def test_compare_and_gate_use_only_the_cut(whole: RunData) -> None:
+def test_compare_and_gate_use_only_the_cut(whole: Run) -> None:
     directory = whole.directory
     cut = whole.where("kind=lookup")
     kept = {question.id for question in cut.asked}

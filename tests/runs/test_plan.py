@@ -15,11 +15,11 @@ from branchrank.core.records import Hit
 from branchrank.core.spec import Branch, System
 from branchrank.index import workspace_folder
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.library import run_benchmark
 from branchrank.runs import directory as names
 from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.bench.plan import Plan, estimate_plan, plan_from_names
 from branchrank.runs.bench.predictors import predictor_of
-from branchrank.runs.bench.running import run_plan
 
 NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}
 WORDS = System(name="words", branches=(Branch(kind="bm25"),))
@@ -34,7 +34,7 @@ def plan(
     project: Path, predictors: Sequence[object], flags: dict[str, Any] | None = None, **fields: Any
 ) -> Plan:
     folder = WorkspaceFolder.open(project / "data", flags={**NO_LLM, **(flags or {})})
-    return plan_from_names(predictors, data_dir=project / "data", settings=folder.settings, **fields)
+    return plan_from_names(predictors, Plan(data_dir=project / "data", settings=folder.settings, **fields))
 
 
 def first_page(query: str, k: int) -> list[Hit]:
@@ -64,7 +64,7 @@ def test_names_systems_classes_objects_and_functions_are_predictors(project: Pat
         first_page,
         "support.predictors:WholePages",
     ]
-    made = run_plan(plan(project, given, reports=tmp_path))
+    made = run_benchmark(plan(project, given, reports=tmp_path))
     called = ["local", "words", "Failing", "NeedsArguments", "given-name", "first_page", "whole-pages"]
     assert [each.name for each in made.record.predictors] == called
     rows = json_lines(made.directory / names.ROWS)
@@ -88,7 +88,7 @@ def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Pa
         questions=tmp_path / "none.jsonl",
     )
     with pytest.raises(UsageError) as caught:
-        run_plan(wrong)
+        run_benchmark(wrong)
     for part in (
         "'bad' has no branches",
         "two predictors have the name 'whole-pages'",
@@ -124,9 +124,9 @@ def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> N
             return []
 
     with pytest.raises(KeyboardInterrupt):
-        run_plan(plan(project, [Interrupted()], reports=tmp_path))
+        run_benchmark(plan(project, [Interrupted()], reports=tmp_path))
     [stopped] = tmp_path.iterdir()
-    made = run_plan(plan(project, [Interrupted()], reports=tmp_path))
+    made = run_benchmark(plan(project, [Interrupted()], reports=tmp_path))
     assert made.directory != stopped
     assert Interrupted.asked == 4 + 8
     refused = invoke("resume", stopped, "--data-dir", project / "data")

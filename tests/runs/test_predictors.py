@@ -180,7 +180,7 @@ def test_the_text_of_a_hit_is_what_its_lines_hold(project: Path, tmp_path: Path)
     with Workspace.open(project / "data") as workspace:
         run = workspace.benchmark(["bm25", *map(cheat, CHEATS)], latency_sample=4, reports=tmp_path)
     rows = {row["predictor"]: row for row in run.summary.to_dict("records")}
-    quoted = {row.predictor: row for row in run.data.rows if row.question_id == "herbal"}
+    quoted = {row.predictor: row for row in run.rows if row.question_id == "herbal"}
     assert quoted["heading"].hits[0].gold is None, "the quote is in the page, and not in line 1"
     assert quoted["silent"].hits[0].gold == 0, "the quote is read from the lines"
     assert [rows[name]["altered_hits"] for name in ("bm25", "heading", "silent")] == [0, 8, 8]
@@ -208,7 +208,7 @@ def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
 
     with Workspace.open(project / "data") as workspace:
         run = workspace.benchmark([windows, "bm25"], questions=questions, latency_sample=0, reports=tmp_path)
-    own, _ = run.data.rows
+    own, _ = run.rows
     assert [(hit.source, hit.line_start) for hit in own.hits] == [(PAGE, 6), ("install.rst", 1)]
     assert list(run.summary["excluded_hits"]) == [1, 0]
     assert "removed: hits removed" in (run.directory / "report.md").read_text(encoding="utf-8")
@@ -246,7 +246,7 @@ def test_texts_without_lines_are_placed_in_the_corpus(
         assert (anchor.source, anchor.line_start, anchor.line_end) == (PAGE, 10, 12)
         assert workspace.locate("Every word here is from nowhere at all.") is None
     assert branchrank.locate(RIGHT, project / "docs") == anchor
-    rows = {row.predictor: row for row in run.data.rows}
+    rows = {row.predictor: row for row in run.rows}
     spans = {name: [(hit.source, hit.line_start) for hit in row.hits] for name, row in rows.items()}
     assert spans == {
         "texts": [(UNPLACED, 1), (PAGE, 10)],
@@ -260,7 +260,7 @@ def test_texts_without_lines_are_placed_in_the_corpus(
     assert list(frame["missing_hits"]) == [1, 0, 1, 0, 0]
     assert list(frame["lines_per_hit"])[:4] == [3, 3, 3, 3]
     assert list(frame["llm"]) == ["not reported"] * 4 + ["none"]
-    warned = list(cautions(run.data))
+    warned = list(cautions(run))
     assert any("1 of 2 hits have no place" in text for text in warned)
     assert [text.partition(":")[0] for text in warned if "1 text named a source" in text] == ["first"]
     assert [text for text in warned if "no hits" in text] == ["silent: no hits for any of 1 question"]

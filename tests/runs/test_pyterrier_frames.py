@@ -15,21 +15,23 @@ from branchrank.core.errors import RunError, UsageError
 from branchrank.runs.exchange import read_qrels_frame, read_results, results_frame
 from branchrank.runs.results_table import means_rows
 
-MEASURES = ["nDCG@10", "AP"]
+MEASURES = ("nDCG@10", "AP")
+OPTIONS = library.CompareOptions(measures=MEASURES)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Two predictors on a small BEIR folder."""
     home = tmp_path_factory.mktemp("frames")
-    return library.run_beir(
-        beir_folder(home / "tiny", documents=30, queries=12),
-        ["bm25", "dense"],
-        MEASURES,
+    asked = library.BeirOptions(
+        folder=beir_folder(home / "tiny", documents=30, queries=12),
+        predictors=["bm25", "dense"],
+        measures=MEASURES,
         data_dir=home / "data",
         reports=home / "reports",
         settings={"index.embedder": "fake"},
     )
+    return library.run_beir(asked)
 
 
 def test_the_columns_are_those_of_pyterriers_data_model(run: Run) -> None:
@@ -42,7 +44,7 @@ def test_the_columns_are_those_of_pyterriers_data_model(run: Run) -> None:
     assert list(results.columns) == ["qid", "query", "docno", "rank", "score"]
     assert list(qrels.columns) == ["qid", "docno", "label"]
     assert len(topics) == 12
-    assert set(topics["query"]) == {each.question for each in run.data.asked}
+    assert set(topics["query"]) == {each.question for each in run.asked}
     for _, ranked in results.groupby("qid"):
         assert list(ranked["rank"]) == list(range(len(ranked)))  # from 0
         assert list(ranked["score"]) == sorted(ranked["score"], reverse=True)
@@ -66,7 +68,9 @@ def test_ir_measures_scores_the_frames_as_the_run_does(run: Run) -> None:
 
 def test_exported_frames_give_the_same_comparison_as_the_run(run: Run) -> None:
     frames = {name: library.results_frame(run, name) for name in ("bm25", "dense")}
-    found = library.compare_frames(library.qrels_frame(run), frames, MEASURES)
+    found = library.compare_frames(
+        library.qrels_frame(run), frames, library.CompareOptions(measures=MEASURES)
+    )
     ours = library.run_table(run)
     assert found.systems == ours.systems
     assert [(each.p, each.verdict) for each in found.comparisons] == [
@@ -98,7 +102,8 @@ def test_frames_become_a_beir_folder_that_can_be_run(tmp_path: Path) -> None:
     )
     texts = pd.read_json(folder / "corpus.jsonl", lines=True, dtype={"_id": str})
     assert texts.values.tolist() == [["d1", "Tea", "green tea"], ["2", "Coffee", "black coffee"]]
-    made = library.run_beir(folder, data_dir=tmp_path / "data", reports=tmp_path / "reports")
+    asked = library.BeirOptions(folder=folder, data_dir=tmp_path / "data", reports=tmp_path / "reports")
+    made = library.run_beir(asked)
     assert library.run_table(made).systems[0].means["nDCG@10"].value == 1.0
     assert list(library.results_frame(made, "bm25")["docno"]) == ["d1", "2"]
     with pytest.raises(UsageError, match="exists already"):
@@ -111,7 +116,9 @@ def test_a_results_frame_is_ordered_only_by_its_scores() -> None:
     )
     qrels = pd.DataFrame({"qid": ["1"], "docno": ["d10"], "label": [1]})
     other = frame.assign(score=[1, 9, 2])
-    table = library.compare_frames(qrels, {"ties": frame, "first": other}, ["RR"])
+    table = library.compare_frames(
+        qrels, {"ties": frame, "first": other}, library.CompareOptions(measures=("RR",))
+    )
     assert [each.means["RR"].value for each in table.systems] == [pytest.approx(1 / 3), 1.0]
 
 

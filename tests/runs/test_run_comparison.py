@@ -16,14 +16,13 @@ from branchrank.run import Run
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run_comparison import compare_runs
-from branchrank.runs.run_data import RunData
 from branchrank.scoring.comparison import CompareOptions
 from branchrank.scoring.matching import JudgedHit
 
 QUESTIONS = make_questions(2)
 
 
-def made(*names: str, changes: Mapping[str, Any] | None = None) -> RunData:
+def made(*names: str, changes: Mapping[str, Any] | None = None) -> Run:
     """A run in memory whose predictors find nothing, with changes to its record."""
     rows = [Row(question_id=each.id, predictor=name, llm="none") for name in names for each in QUESTIONS]
     run = run_of(rows, QUESTIONS)
@@ -32,7 +31,7 @@ def made(*names: str, changes: Mapping[str, Any] | None = None) -> RunData:
     return replace(run, record=msgspec.structs.replace(run.record, settings=settings, **given))
 
 
-def changes(candidate: RunData, baseline: RunData) -> list[str]:
+def changes(candidate: Run, baseline: Run) -> list[str]:
     return list(compare_runs(candidate, baseline, CompareOptions()).changes)
 
 
@@ -87,7 +86,7 @@ def test_an_index_of_both_runs_that_was_built_again_is_named() -> None:
 
 
 def test_a_changed_part_of_a_system_is_named_with_its_place_from_one() -> None:
-    def of(*branches: Branch) -> RunData:
+    def of(*branches: Branch) -> Run:
         record = PredictorRecord(name="my-own", llm="none", system=System(name="my-own", branches=branches))
         return made("my-own", changes={"predictors": (record,)})
 
@@ -107,7 +106,7 @@ def test_a_changed_part_of_a_system_is_named_with_its_place_from_one() -> None:
 
 
 def test_each_figure_is_of_the_right_predictor_of_the_right_run() -> None:
-    def run(name: str, *ranks: int) -> RunData:
+    def run(name: str, *ranks: int) -> Run:
         """The gold of a question is at its rank among five hits of two lines; a rank of 0 has no hits."""
 
         def hit(rank: int, place: int) -> JudgedHit:
@@ -152,8 +151,7 @@ def test_each_figure_is_of_the_right_predictor_of_the_right_run() -> None:
 
 def test_a_cut_comparison_says_its_conditions_and_number_of_questions(tmp_path: Path) -> None:
     runs = [
-        Run(make_run(tmp_path / str(share), (Planned("local", share),), latency_sample=0))
-        for share in (0.3, 0.9)
+        make_run(tmp_path / str(share), (Planned("local", share),), latency_sample=0) for share in (0.3, 0.9)
     ]
     old, new = (run.where("kind=lookup", "difficulty=hard") for run in runs)
     assert "only kind=lookup and difficulty=hard: 10 questions" in str(new.compare_with(old))

@@ -11,7 +11,7 @@ from support.commands import QUESTIONS, invoke, make_project, write_lines
 
 from branchrank.core.errors import InputError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.library import Plan, plan_from_names, run_benchmark, seal_plan
+from branchrank.library import BenchmarkOptions, Plan, plan_from_names, run_benchmark, seal_plan
 from branchrank.runs.directory import read_run
 
 
@@ -107,16 +107,15 @@ def test_a_file_that_is_not_a_seal_is_refused(project: Path, content: str) -> No
 
 def plan_of(project: Path, *predictors: object) -> Plan:
     folder = WorkspaceFolder.open(project / "data")
-    return plan_from_names(
-        predictors, data_dir=project / "data", settings=folder.settings, reports=project / "reports"
-    )
+    asked = Plan(data_dir=project / "data", settings=folder.settings, reports=project / "reports")
+    return plan_from_names(predictors, asked)
 
 
 def test_the_library_seals_and_runs(project: Path) -> None:
     seal = seal_plan(plan_of(project, "bm25"), project / "own.seal")
-    run = run_benchmark(plan_of(project, "bm25"), seal=project / "own.seal")
-    assert run.data.record.seal is not None
-    assert run.data.record.seal.digest == seal.digest
+    run = run_benchmark(plan_of(project, "bm25"), BenchmarkOptions(seal=project / "own.seal"))
+    assert run.record.seal is not None
+    assert run.record.seal.digest == seal.digest
     with pytest.raises(UsageError, match="exists"):
         seal_plan(plan_of(project, "bm25"), project / "own.seal")
     with pytest.raises(UsageError, match="Python object"):

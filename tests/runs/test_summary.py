@@ -17,8 +17,8 @@ from support.predictors import Scripted, passage
 
 from branchrank.core.io.table import table_csv, text_of
 from branchrank.core.records import LLMCall, Question, Retrieval
+from branchrank.run import Run
 from branchrank.runs.bench.answering import answer
-from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD
 from branchrank.runs.tables import questions_sheet, summary_sheet
 from branchrank.runs.timings import TOTAL, Timing
@@ -69,13 +69,13 @@ def answered(
     llm: str = "none",
     name: str = "p",
     **settings: object,
-) -> RunData:
+) -> Run:
     predictor = Scripted(name, answers, llm)
     rows = [answer(predictor, question, 10) for question in QUESTIONS]
     return run_of(rows, QUESTIONS, timings, **settings)
 
 
-def summary_of(run: RunData) -> dict[str, str]:
+def summary_of(run: Run) -> dict[str, str]:
     [row] = csv.DictReader(StringIO(summary_sheet(run).csv))
     return row
 

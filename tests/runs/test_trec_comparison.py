@@ -11,11 +11,12 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 from support.commands import invoke
 
-from branchrank.library import compare_trec
+from branchrank.library import CompareOptions, compare_trec
 
 QUERIES = [f"q{number}" for number in range(12)]
 DOCUMENTS = [f"d{number}" for number in range(30)]
-MEASURES = ["nDCG@10", "AP", "R@5"]
+MEASURES = ("nDCG@10", "AP", "R@5")
+AP = CompareOptions(measures=("AP",))
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -67,7 +68,7 @@ def brute_force_p(differences: list[float]) -> float:
 
 
 def test_means_and_tests_and_corrections_match_reference_implementations(folder: Path) -> None:
-    table = compare_trec(folder / "qrels.txt", runs(folder), MEASURES)
+    table = compare_trec(folder / "qrels.txt", runs(folder), CompareOptions(measures=MEASURES))
     assert (table.measures, table.questions, table.baselines) == (tuple(MEASURES), 12, ("weak",))
     for measure in MEASURES:
         values = {each.name: theirs(folder, each.name, measure) for each in table.systems}
@@ -98,7 +99,7 @@ def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
     result = invoke("compare-trec", folder / "qrels.txt", *runs(folder), "-m", "AP")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("qrels.txt, 12 judged queries\n\nsystem  AP\n")
-    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"])
+    table = compare_trec(folder / "qrels.txt", runs(folder), AP)
     lines = result.output.splitlines()
     for system in table.systems:
         marks = table.marks(system.name, "AP")
@@ -113,14 +114,14 @@ def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
     assert f"  {best.d_z:.2f}  " in line
     assert result.output == f"{table}\n"
     assert "Holm-corrected for 2 comparisons" in table.test
-    alone = compare_trec(folder / "qrels.txt", runs(folder)[:2], ["AP"])
+    alone = compare_trec(folder / "qrels.txt", runs(folder)[:2], AP)
     assert "Holm" not in alone.test
 
 
 @pytest.mark.parametrize("baseline", ["best", "PATH"])
 def test_the_baseline_is_named_by_its_table_name_or_its_path(folder: Path, baseline: str) -> None:
     named = str(folder / "best.run") if baseline == "PATH" else baseline
-    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"], baseline=named)
+    table = compare_trec(folder / "qrels.txt", runs(folder), CompareOptions(measures=("AP",), baseline=named))
     assert [(each.candidate, each.baseline) for each in table.comparisons] == [
         ("weak", "best"),
         ("better", "best"),
@@ -129,7 +130,7 @@ def test_the_baseline_is_named_by_its_table_name_or_its_path(folder: Path, basel
 
 
 def test_all_pairs_are_one_family_and_marked_with_letters(folder: Path) -> None:
-    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"], all_pairs=True)
+    table = compare_trec(folder / "qrels.txt", runs(folder), CompareOptions(measures=("AP",), all_pairs=True))
     assert [(each.candidate, each.baseline, each.family) for each in table.comparisons] == [
         ("better", "weak", 3),
         ("best", "weak", 3),
@@ -151,7 +152,7 @@ def test_all_pairs_are_one_family_and_marked_with_letters(folder: Path) -> None:
 def test_runs_with_the_same_file_name_are_named_by_path(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "weak.run"
     other.write_text((folder / "best.run").read_text())
-    table = compare_trec(folder / "qrels.txt", [folder / "weak.run", other], ["AP"])
+    table = compare_trec(folder / "qrels.txt", [folder / "weak.run", other], AP)
     assert [each.name for each in table.systems] == [str(folder / "weak.run"), str(other)]
 
 
@@ -164,15 +165,19 @@ def test_a_run_that_lacks_a_query_is_refused_or_scores_0(folder: Path, tmp_path:
     assert "2 of 12 judged queries (the first: 'q3')" in result.stderr
     assert "fix: --missing-is-zero" in result.stderr
     assert invoke(*words, "--missing-is-zero").exit_code == 0
-    table = compare_trec(folder / "qrels.txt", [folder / "weak.run", cut], ["AP"], missing_is_zero=True)
+    table = compare_trec(
+        folder / "qrels.txt",
+        [folder / "weak.run", cut],
+        CompareOptions(measures=("AP",), missing_is_zero=True),
+    )
     kept = [value for query, value in theirs(folder, "best", "AP").items() if query not in ("q3", "q7")]
     assert table.systems[1].means["AP"].value == pytest.approx(sum(kept) / 12, abs=5e-5)
 
 
 def test_unjudged_queries_change_nothing(folder: Path, tmp_path: Path) -> None:
     more = write(tmp_path / "best.run", *(folder / "best.run").read_text().splitlines(), "q99 Q0 d1 1 9 x")
-    found = compare_trec(folder / "qrels.txt", [folder / "weak.run", more], ["AP"])
-    plain = compare_trec(folder / "qrels.txt", [folder / "weak.run", folder / "best.run"], ["AP"])
+    found = compare_trec(folder / "qrels.txt", [folder / "weak.run", more], AP)
+    plain = compare_trec(folder / "qrels.txt", [folder / "weak.run", folder / "best.run"], AP)
     assert found == plain
 
 

@@ -9,8 +9,8 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.core.errors import BranchRankError, InputError
 from branchrank.questions.qrels import read_qrels
+from branchrank.run import Run
 from branchrank.runs.exchange import export_trec, read_trec, score_trec
-from branchrank.runs.run_data import load_run
 from branchrank.scoring.measures import named_measure
 
 MEASURES = ["Success@1", "Success(rel=2)@1", "RR", "nDCG@10", "nDCG", "R@100", "AP", "P@5", "AP(rel=2)"]
@@ -46,7 +46,7 @@ def ours(run: Path, qrels: Path, names: list[str]) -> dict[str, float]:
 
 
 def test_every_predictor_has_a_run_that_scores_as_ir_measures_says(run: Path, exported: Path) -> None:
-    loaded = load_run(run)
+    loaded = Run.load(run)
     runs = sorted(exported.glob("*.run"))
     assert {path.stem for path in runs} == set(loaded.scores.predictors)
     for path in runs:
@@ -61,7 +61,7 @@ def test_every_predictor_has_a_run_that_scores_as_ir_measures_says(run: Path, ex
 def test_documents_as_ids(run: Path, tmp_path: Path) -> None:
     result = invoke("export-trec", run, "--output", tmp_path, "--ids", "document")
     assert result.exit_code == 0, result.output
-    loaded = load_run(run)
+    loaded = Run.load(run)
     for path in tmp_path.glob("*.run"):
         values = ours(path, tmp_path / "qrels.txt", ["Success@1", "R@5"])
         assert values == pytest.approx(theirs(path, tmp_path / "qrels.txt", ["Success@1", "R@5"]), abs=5e-5)

@@ -149,6 +149,6 @@ def test_an_object_works_in_workers_if_it_can_be_pickled(tmp_path: Path) -> None
     with Workspace.open(tmp_path / "data") as workspace:
         given = {"questions": questions, "latency_sample": 0, "settings": {"engine.jobs": 2}}
         run = workspace.benchmark([("store", store.as_retriever())], reports=tmp_path / "r", **given)
-        assert [len(row.hits) for row in run.data.rows] == [2]
+        assert [len(row.hits) for row in run.rows] == [2]
         with pytest.raises(UsageError, match="can't be sent"):
             workspace.benchmark([RunnableLambda(lambda query: [])], reports=tmp_path / "r", **given)

@@ -12,6 +12,7 @@ from support.redis_server import RedisServer
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
 from branchrank import Run
+from branchrank.scoring.comparison import CompareOptions
 
 #: What a question asks about -> the section that answers it.
 GOLD = {
@@ -66,7 +67,7 @@ def test_the_second_server_is_called_and_the_runs_differ(
         assert len(one.requests) == len(other.requests) == 8
         again = benchmark(project, *words(one), *cache, "--fresh")
         assert len(one.requests) == 8, "the first server's decisions are still known"
-    compared = Run.load(second).compare_with(Run.load(first), primary="strict_hit@1")
+    compared = Run.load(second).compare_with(Run.load(first), CompareOptions(primary="strict_hit@1"))
     [difference] = [pair.comparison.difference for pair in compared.pairs]
     assert difference < -0.4
     hits = [[row["hits"] for row in json_lines(run / "rows.jsonl")] for run in (first, second, again)]

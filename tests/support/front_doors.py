@@ -27,8 +27,7 @@ from branchrank.core.records import Hit, Retrieval, StageTrace
 from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.mcp import mcp_server
-from branchrank.frontends.serve.searches import Searches
-from branchrank.frontends.serve.service import Service, Workers
+from branchrank.frontends.serve.service import Searches, Service, Workers
 from branchrank.frontends.serve.tui import SearchApp
 from branchrank.index.embedders import FakeEmbedder
 from branchrank.search.files import grep_search as grep_module

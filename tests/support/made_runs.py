@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from branchrank.core.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
 from branchrank.core.settings import BenchmarkSettings, resolve
 from branchrank.documents.loading import digest_now
 from branchrank.questions.question_files import questions_digest
+from branchrank.run import Run
 from branchrank.runs import slices
 from branchrank.runs.bench.opening import OpenPlan
 from branchrank.runs.bench.places import HitPlaces
@@ -21,7 +23,6 @@ from branchrank.runs.bench.plan import Plan
 from branchrank.runs.bench.running import BenchmarkOptions, run_opened
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.run_data import RunData
 from branchrank.runs.timings import Timing
 from branchrank.search.llm.ledger import PriceTable
 
@@ -138,10 +139,10 @@ class Planned:
 
 def run_of(
     rows: Sequence[Row], questions: Sequence[Question], timings: Sequence[Timing] = (), **settings: Any
-) -> RunData:
+) -> Run:
     """A run in memory, with a record that names its predictors and settings."""
     part = BenchmarkSettings(**settings)
-    return RunData(
+    return Run(
         directory=Path("reports/made"),
         record=RunRecord(
             experiment="made",
@@ -167,6 +168,13 @@ def run_of(
     )
 
 
+class WithoutReport(Run):
+    """A run whose report is not written."""
+
+    def publish(self) -> None:
+        pass
+
+
 def make_run(
     folder: Path,
     predictors: Sequence[Any] = (Planned("local", 0.6), Planned("hybrid", 0.5)),
@@ -178,10 +186,10 @@ def make_run(
     prices: PriceTable | None = None,
     change: Callable[[RunRecord], RunRecord] = lambda run: run,
     **settings: Any,
-) -> RunData:
+) -> Run:
     """Run the planned predictors over a corpus in ``folder/docs``; the run is under ``folder/reports``.
 
-    What is returned was made in memory; ``load_run`` reads its directory.
+    What is returned was made in memory; ``Run.load`` reads its directory.
     """
     asked = make_questions(60) if questions is None else list(questions)
     root = folder / "docs"
@@ -209,8 +217,9 @@ def make_run(
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    opened = opened_plan(predictors, records, part, root)
-    return run_opened(change(run), opened, asked, folder / "reports", BenchmarkOptions(fresh=True))
+    opened = opened_plan(predictors, records, part, root, asked)
+    opened = replace(opened, plan=replace(opened.plan, reports=folder / "reports"))
+    return run_opened(change(run), opened, BenchmarkOptions(fresh=True), WithoutReport)
 
 
 def opened_plan(
@@ -218,6 +227,7 @@ def opened_plan(
     records: tuple[PredictorRecord, ...],
     part: BenchmarkSettings,
     corpus: Path | None = None,
+    asked: Sequence[Question] = (),
 ) -> OpenPlan:
     """Open predictors that were not made from names."""
     made = tuple(predictors)
@@ -225,5 +235,11 @@ def opened_plan(
     plan = Plan(data_dir=Path(), settings=settings, predictors=made, indexes={})
     places = None if corpus is None else HitPlaces(corpus)
     return OpenPlan(
-        plan=plan, records=records, predictors=made, unmemoized=made, corpus=corpus, places=places
+        plan=plan,
+        questions=tuple(asked),
+        records=records,
+        predictors=made,
+        unmemoized=made,
+        corpus=corpus,
+        places=places,
     )

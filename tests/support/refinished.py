@@ -7,8 +7,8 @@ from pathlib import Path
 from branchrank.reports.content import report_content
 from branchrank.reports.drawing import drawings
 from branchrank.reports.writing import html, kept_passages, write_report
+from branchrank.run import Run
 from branchrank.runs.directory import REPORT_HTML, read_run, sealed, write_run
-from branchrank.runs.run_data import load_run
 from branchrank.runs.tables import write_tables
 
 
@@ -18,7 +18,7 @@ def refinish(directory: Path) -> None:
     Passages that its page quotes are kept as they are.
     """
     write_run(directory, sealed(directory, read_run(directory)))
-    run = load_run(directory)
+    run = Run.load(directory)
     write_tables(run)
     passages = kept_passages((directory / REPORT_HTML).read_text(encoding="utf-8"))
     write_report(run, with_text=False)

@@ -12,10 +12,10 @@ from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.questions.question_files import write_questions
 from branchrank.reports.writing import write_report
-from branchrank.runs.run_data import RunData
+from branchrank.run import Run
 
 
-def dated(run: RunData, created: str) -> None:
+def dated(run: Run, created: str) -> None:
     """Give a run's directory another date."""
     path = run.directory / "run.json"
     path.write_text(path.read_text().replace(run.record.created, created))

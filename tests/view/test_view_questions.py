@@ -11,8 +11,8 @@ from support.http_server import CLIENT, Running
 from support.local_page import READY
 
 from branchrank.reports.browser import browser_data
+from branchrank.run import Run
 from branchrank.runs.run_comparison import compare_runs
-from branchrank.runs.run_data import load_run
 from branchrank.runs.words import milliseconds, sentence, verdict_words
 from branchrank.scoring.comparison import CompareOptions
 
@@ -28,7 +28,7 @@ def ask(server: Running, path: str, **query: Any) -> Any:
 
 
 def test_a_question_has_the_answers_of_the_report(page: Running, made: Path) -> None:
-    run = load_run(runs_of(made)[2])
+    run = Run.load(runs_of(made)[2])
     about, questions = browser_data(run, with_quotes=True)
     wanted = questions[3]
     [opened] = ask(page, "question", run=run.directory.name, id=wanted[0])
@@ -56,7 +56,7 @@ def test_a_question_has_the_answers_of_the_report(page: Running, made: Path) -> 
     ],
 )
 def test_filters_select_what_the_report_would(page: Running, made: Path, filters: dict[str, str]) -> None:
-    run = load_run(runs_of(made)[0])
+    run = Run.load(runs_of(made)[0])
     about, questions = browser_data(run, with_quotes=False)
     slices = {label: place for place, (label, _) in enumerate(about["slices"])}
 
@@ -93,7 +93,7 @@ def test_pages_hold_all_questions_once(page: Running, made: Path) -> None:
 def test_a_comparison_has_the_verdicts_of_the_command(page: Running, made: Path) -> None:
     first, second, other = runs_of(made)
     found = ask(page, "compare", run=second.name, against=first.name)
-    command = compare_runs(load_run(second), load_run(first), CompareOptions())
+    command = compare_runs(Run.load(second), Run.load(first), CompareOptions())
     for shown, pair in zip(found["systems"], command.pairs, strict=True):
         tested, rows = pair.comparison, (pair.candidate, pair.baseline)
         assert shown["system"] == pair.candidate.predictor

@@ -11,12 +11,11 @@ from support.http_server import CLIENT, Running, post
 
 from branchrank.frontends.serve.view_runs import RunList, RunSummary, summarize_run
 from branchrank.run import Run
-from branchrank.runs.run_data import load_run
 
 
 def test_a_run_has_the_scores_and_verdicts_of_its_tables(made: Path) -> None:
     directory = sorted((made / "reports").iterdir())[0]
-    found, run = summarize_run("one", directory), load_run(directory)
+    found, run = summarize_run("one", directory), Run.load(directory)
     assert {each.system for each in found.scores} == set(Run.load(directory).summary["predictor"])
     row = run.summary_row("hybrid").estimates["strict_hit@1"]
     [score] = [each for each in found.scores if each.system == "hybrid"]

@@ -107,13 +107,15 @@ def write_text(path: Path, content: str) -> None:
     write_bytes(path, content.encode("utf-8"))
 
 
-def write_jsonl(path: Path, records: Iterable[object]) -> None:
-    """Write each record as one line of JSON, atomically and durably."""
-    encoder = msgspec.json.Encoder()
+def write_jsonl(path: Path, records: Iterable[object]) -> str:
+    """Write each record as one line of JSON, atomically and durably, and return the file's digest."""
+    encoder, digest = msgspec.json.Encoder(), hashlib.sha256()
     with atomic_writer(path) as stream:
         for record in records:
-            stream.write(encoder.encode(record))
-            stream.write(b"\n")
+            line = encoder.encode(record) + b"\n"
+            digest.update(line)
+            stream.write(line)
+    return digest.hexdigest()
 
 
 def read_jsonl(

@@ -69,7 +69,7 @@ def command() -> None:
 @settings_options(*(f"benchmark.{name}" for name in _BENCHMARK))
 @settings_options(*(f"local.{name}" for name in _LOCAL))
 @settings_options(*(f"late_interaction.{name}" for name in _LATE_INTERACTION))
-def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bool, **options: Any) -> None:
+def run(predictors: tuple[str, ...], latex: Path | None, quiet: bool, fresh: bool, **asked: Any) -> None:
     """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
     FOLDER can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
@@ -90,13 +90,8 @@ def run(folder: Path, predictors: tuple[str, ...], latex: Path | None, quiet: bo
     if any(":" in name for name in predictors):
         import_from_here()
     made = library.run_beir(
-        folder,
-        predictors,
-        settings=given_flags(),
-        command=typed_command(),
-        notify=say,
-        progress=not quiet,
-        **options,
+        library.BeirOptions(predictors=predictors, settings=given_flags(), command=typed_command(), **asked),
+        library.BenchmarkOptions(fresh=fresh, notify=say, progress=not quiet),
     )
     table = library.run_table(made)
     write_latex(latex, table)

@@ -31,18 +31,16 @@ from branchrank.frontends.cli.terminal import Command, browse, import_from_here,
 
 def run_and_report(
     plan: branchrank.library.Plan,
+    options: branchrank.library.BenchmarkOptions,
     *,
-    quiet: bool,
     verbose: bool,
     open_report: bool = False,
     dry_run: bool = False,
-    seal: Path | None = None,
-    **options: Any,
 ) -> None:
     """Run a plan, write the run's report and print its table.
 
-    With ``dry_run``, only print the estimated cost. If no file exists at the path ``seal``, the plan is
-    written to this path and is not run.
+    With ``dry_run``, only print the estimated cost. If no file exists at the path ``options.seal``, the plan
+    is written to this path and is not run.
 
     Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed. The report of a
     failed run is written before the error is raised.
@@ -50,13 +48,17 @@ def run_and_report(
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))
         return
-    if seal is not None and not seal.exists():
-        made = branchrank.library.seal_plan(plan, seal)
-        click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
+    if options.seal is not None and not Path(options.seal).exists():
+        made = branchrank.library.seal_plan(plan, Path(options.seal))
+        click.echo(f"the plan is sealed in {safe(str(options.seal))} (digest {made.digest}); nothing was run")
         click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
         return
-    run = branchrank.library.run_benchmark(plan, seal=seal, notify=say, progress=not quiet, **options)
+    run = branchrank.library.run_benchmark(plan, options)
     report_run(run, partial(run.print, verbose=verbose), open_report=open_report)
+
+
+def _options(quiet: bool, **given: Any) -> branchrank.library.BenchmarkOptions:
+    return branchrank.library.BenchmarkOptions(notify=say, progress=not quiet, **given)
 
 
 def report_run(run: branchrank.Run, show: Callable[[], object], *, open_report: bool = False) -> None:
@@ -130,23 +132,17 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
     An interrupted run with the same plan is resumed.
     """
     from branchrank.index.workspace_folder import WorkspaceFolder
-    from branchrank.runs.bench.plan import plan_from_names
+    from branchrank.runs.bench.plan import Plan, plan_from_names
 
     if any(":" in name for name in predictors):
         import_from_here()
-    running = {
-        name: given.pop(name) for name in ("fresh", "dry_run", "seal", "quiet", "verbose", "open_report")
-    }
+    shown = {name: given.pop(name) for name in ("dry_run", "verbose", "open_report")}
+    options = _options(**{name: given.pop(name) for name in ("fresh", "seal", "quiet")})
     folder = WorkspaceFolder.open(data_dir, flags=given_flags(), notify=say)
-    plan = plan_from_names(
-        predictors,
-        data_dir=data_dir,
-        settings=folder.settings,
-        config=folder.content,
-        command=typed_command(),
-        **given,
-    )
-    run_and_report(plan, **running)
+    api = {name: given.pop(name) for name in ("api_endpoint", "api_predictor")}
+    settings, config = folder.settings, folder.content
+    asked = Plan(data_dir=data_dir, settings=settings, config=config, command=typed_command(), **given)
+    run_and_report(plan_from_names(predictors, asked, **api), options, **shown)
 
 
 @click.command("run", cls=Command, resumes=True)
@@ -155,7 +151,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @RUNNING
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
-def run(experiment: Path, reports: Path, **running: Any) -> None:
+def run(experiment: Path, reports: Path, fresh: bool, seal: Path | None, quiet: bool, **shown: bool) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
     The whole file is checked before the run, and all problems are reported together.
@@ -165,7 +161,7 @@ def run(experiment: Path, reports: Path, **running: Any) -> None:
     if experiment.is_file() and b"predictor" in experiment.read_bytes():
         import_from_here()
     plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
-    run_and_report(plan, **running)
+    run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)
 
 
 @click.command("resume", cls=Command, resumes=True)
@@ -187,4 +183,4 @@ def resume(run: Path, quiet: bool, verbose: bool, **access: Any) -> None:
     if access["trust"]:
         import_from_here()
     plan = plan_from_run(run, RunAccess(engine=given_flags(), **access))
-    run_and_report(plan, quiet=quiet, verbose=verbose, resume=run)
+    run_and_report(plan, _options(quiet, resume=run), verbose=verbose)

@@ -70,7 +70,7 @@ def compare(
     A positive difference means that the candidate is better. Both runs must have the same questions. If you
     give only one run, its predictors are compared with each other.
     """
-    from branchrank.library import comparison_table
+    from branchrank.library import CompareOptions, comparison_table
     from branchrank.run import Run
 
     where, latex, delta = (options.pop(name) for name in ("where", "latex", "delta"))
@@ -92,7 +92,8 @@ def compare(
         return
     if delta is not None:
         options["delta"] = delta
-    compared = Run.load(candidate).where(*where).compare_with(first, **options)
+    asked = CompareOptions(baseline=options.pop("baseline_predictor"), **options)
+    compared = Run.load(candidate).where(*where).compare_with(first, asked)
     click.echo(str(compared))
     write_latex(latex, comparison_table(compared))
 
@@ -149,7 +150,8 @@ def gate(
 
     outputs = {name: options.pop(name) for name in ("junit", "summary")}
     old = Run.load(baseline).where(*where)
-    decided = [Run.load(run).where(*where).gate(old, **options) for run in runs]
+    asked = library.CompareOptions(baseline=options.pop("baseline_predictor"), **options)
+    decided = [Run.load(run).where(*where).gate(old, asked) for run in runs]
     library.write_gate(*decided, **outputs)
     for run, each in zip(runs, decided, strict=True):
         if len(runs) > 1:

@@ -125,4 +125,5 @@ def power(questions: tuple[int, ...], run: Path | None, measure: str, **assumpti
     Holm's correction for the number of candidates. If several questions share a page, the column "worth"
     shows how many independent questions would give the same information.
     """
-    click.echo(str(branchrank.library.power(questions, run=run, measure=measure, **assumptions)))
+    assumed = branchrank.library.Assumptions(**assumptions)
+    click.echo(str(branchrank.library.power(questions, assumed, run=run, measure=measure)))

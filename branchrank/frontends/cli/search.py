@@ -247,8 +247,7 @@ def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> ChosenResult | None:
     """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
-    from branchrank.frontends.serve.searches import Searches
-    from branchrank.frontends.serve.service import Service
+    from branchrank.frontends.serve.service import Searches, Service
     from branchrank.frontends.serve.tui import SearchApp
 
     searches = Searches(Service(workspace, PREDICTORS))

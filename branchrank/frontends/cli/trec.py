@@ -47,7 +47,7 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
     loaded = Run.load(run)
     for path in loaded.export_trec(output, ids):
         click.echo(safe(str(path)))
-    if loaded.data.primary.mode != "graded":
+    if loaded.primary.mode != "graded":
         why = "they rank documents instead of passages"
         if ids == "gold":
             why = "pages have grade 1; in ir-measures, nDCG(gains={1: 0})@5 is the report's strict nDCG@5"
@@ -113,6 +113,7 @@ def compare_trec(
     correction is applied to the p-values of all comparisons. Documents with equal scores in a run are sorted
     by descending document id, as in trec_eval.
     """
-    table = branchrank.library.compare_trec(qrels, runs, names, **options)
+    chosen = branchrank.library.CompareOptions(measures=names, **options)
+    table = branchrank.library.compare_trec(qrels, runs, chosen)
     click.echo(str(table))
     write_latex(latex, table)

@@ -32,7 +32,7 @@ from textual.worker import get_current_worker
 from branchrank.core.errors import BranchRankError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record
-from branchrank.frontends.serve.searches import Searches, preview, why
+from branchrank.frontends.serve.service import Searches, preview, why
 from branchrank.search.systems.search_tools import Found
 
 LOG_LINES = 500

@@ -31,7 +31,7 @@ from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.directory import ListedRun, RunRecord, list_run, read_run
 from branchrank.runs.rows import UntracedRow
 from branchrank.runs.run_comparison import TestedPair, changed_settings, tested_pairs
-from branchrank.runs.run_data import RunData, load_run
+from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
 from branchrank.runs.timings import TOTAL, Warm
 from branchrank.runs.words import (
@@ -300,7 +300,7 @@ def compared(candidate: Path, baseline: Path) -> ComparedRuns:
 @lru_cache(maxsize=16)
 def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> ComparedRuns:
     try:
-        run, before = (load_run(directory, UntracedRow) for directory in (candidate, baseline))
+        run, before = (RunData.load(directory, UntracedRow) for directory in (candidate, baseline))
         pairs = tested_pairs(run, before, CompareOptions())
     except BranchRankError as error:
         return ComparedRuns(problem=safe(error.message))

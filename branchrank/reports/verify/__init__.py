@@ -36,7 +36,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.bench.record import differences, read_seal, seal_of
 from branchrank.runs.bench.resume import RunAccess
 from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
-from branchrank.runs.run_data import RunData, load_run
+from branchrank.runs.run_data import RunData
 from branchrank.runs.slices import gold_facts
 from branchrank.scoring.matching import is_strict
 
@@ -80,7 +80,7 @@ def verify(
     check_files(directory)
     findings = list(_digests(directory, record))
     try:
-        run = load_run(directory)
+        run = RunData.load(directory)
     except InputError as error:
         return Verification(
             findings=(*findings, Finding(file=str(directory), place="", message=error.message))

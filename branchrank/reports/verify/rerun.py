@@ -159,7 +159,7 @@ def _indexes(run: RunData, opened: OpenPlan, is_whole: bool) -> Iterator[Finding
         if index is None:
             continue
         facts = index_facts(then.name, index)
-        facts = opened.measured(facts, run.asked) if is_whole else facts
+        facts = opened.measured(facts) if is_whole else facts
         now = replace(facts, **{name: getattr(then, name) for name in kept})
         corpus = (index.manifest.corpus_digest, index.manifest.exclude)
         recorded = {"corpus": (record.corpus_digest, record.corpus_exclude), then.name: then}

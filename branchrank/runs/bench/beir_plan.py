@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from branchrank.core.errors import QuestionError, Remedy, UsageError
 from branchrank.core.io.progress import Notify, Progress, no_notice
-from branchrank.core.records import Record
-from branchrank.core.settings import BenchmarkSettings, IndexSettings
+from branchrank.core.records import Options
+from branchrank.core.settings import DEFAULT_REPORTS, BenchmarkSettings, IndexSettings
 from branchrank.core.spec import System
 from branchrank.documents.ir_collections import entries_place, is_beir
 from branchrank.documents.named import locate_corpus
@@ -49,31 +48,33 @@ LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
 
-class BeirOptions(Record, frozen=True, kw_only=True):
+class BeirOptions(Options, frozen=True, kw_only=True):
     """A benchmark on a split of a BEIR folder or of a dataset ``ir:ID``.
 
-    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). ``settings`` override
-    the defaults in :data:`NEW_WORKSPACE` and :data:`RUN`. All settings except ``benchmark.*`` are stored in
-    the workspace. The first of ``measures`` is the primary measure. If ``remove_query`` is true, the document
-    with the query's id is removed from each query's hits.
+    Settings override the defaults in :data:`NEW_WORKSPACE` and :data:`RUN`. All settings except
+    ``benchmark.*`` are stored in the workspace.
     """
 
-    folder: Path
-    predictors: tuple[str, ...] = ("bm25",)
-    measures: tuple[str, ...] = BEIR_MEASURES
+    folder: str | Path
+    predictors: Sequence[str] = ("bm25",)
+    #: The names of measures in the ir-measures package, computed on the graded judgments. The first one is
+    #: the primary measure.
+    measures: Sequence[str] = BEIR_MEASURES
     split: str = "test"
+    #: The workspace, by default ``data/`` followed by the folder's name.
     data_dir: str | Path | None = None
+    #: Whether the document with the query's id is removed from each query's hits.
     remove_query: bool = False
     settings: Mapping[str, object] | None = None
+    reports: str | Path = DEFAULT_REPORTS
+    #: The command as the user typed it.
+    command: str = ""
 
 
-def beir_plan(
-    options: BeirOptions, *, notify: Notify = no_notice, progress: bool | Progress = False, **fields: Any
-) -> Plan:
+def beir_plan(options: BeirOptions, notify: Notify = no_notice, progress: bool | Progress = False) -> Plan:
     """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
 
-    ``fields`` are additional fields of :class:`~branchrank.runs.bench.plan.Plan`. Invalid files, names and
-    measures are reported before the index is built.
+    Invalid files, names and measures are reported before the index is built.
 
     Raises :class:`UsageError` for an invalid name, measure or setting,
     :class:`~branchrank.core.errors.InputError` for an invalid file, and the same errors as
@@ -102,15 +103,17 @@ def beir_plan(
     questions = place / "benchmark" / f"{name}-{split}.jsonl"
 
     def plan(workspace: WorkspaceFolder) -> Plan:
-        return plan_from_names(
-            [each for name in options.predictors for each in _predictors(name, workspace)],
+        planned = Plan(
             data_dir=place,
             settings=workspace.settings,
             questions=questions,
             experiment=f"{name}-{split}",
             split=split,
-            **fields,
+            reports=Path(options.reports),
+            command=options.command,
         )
+        systems = [each for name in options.predictors for each in _predictors(name, workspace)]
+        return plan_from_names(systems, planned)
 
     planned = plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}))
     _check(planned)

@@ -29,6 +29,7 @@ from branchrank.core.errors import InputError, MissingDependencyError, UsageErro
 from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.core.settings import (
     ALIASES,
+    DEFAULT_REPORTS,
     BenchmarkSettings,
     Bm25Settings,
     IndexSettings,
@@ -116,12 +117,17 @@ class _Own(Record, frozen=True, kw_only=True):
     tuned_on: str = ""
 
 
-def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
+def plan_from_experiment(
+    path: Path,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    reports: Path = DEFAULT_REPORTS,
+    command: str = "",
+) -> Plan:
     """Make a plan from an experiment file. Relative paths are relative to the working directory.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's settings. ``fields`` sets other
-    fields of :class:`Plan`, such as ``reports``. Raises one :class:`UsageError` that lists every problem in
-    the file.
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings. Raises one
+    :class:`UsageError` that lists every problem in the file.
     """
     if not path.is_file():
         entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
@@ -140,7 +146,7 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     places = (Path(header.data_dir), Path(header.questions))
     if not all(each.exists() for each in places) and all((path.parent / each).exists() for each in places):
         fix = f"change to the folder {path.parent}"
-        if "command" in fields:
+        if command:
             fix = f"cd {shlex.quote(str(path.parent))} && branchrank run {shlex.quote(path.name)}"
         if not places[0].exists():
             found.append(f"there is no workspace {places[0].absolute()}")
@@ -189,7 +195,8 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
         questions=Path(header.questions) if header.questions else None,
         experiment=header.name,
         split=header.split,
-        **fields,
+        reports=reports,
+        command=command,
     )
 
 

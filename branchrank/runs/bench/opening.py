@@ -32,22 +32,23 @@ from branchrank.search.systems.query import read_filters
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """The open predictors, indexes and engines of a plan.
-
-    ``records``, ``predictors`` and ``unmemoized`` (uncached copies for the latency pass) are in the plan's
-    order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is the folder with the documents.
-    ``meter`` counts the LLM calls that workers make.
-    """
+    """The open predictors, indexes and engines of a plan."""
 
     plan: Plan
+    questions: tuple[Question, ...]
+    #: The records and the predictors are in the plan's order.
     records: tuple[PredictorRecord, ...]
     predictors: tuple[BenchmarkPredictor, ...]
+    #: Uncached copies of the predictors, for the latency pass.
     unmemoized: tuple[BenchmarkPredictor, ...]
+    #: The folder with the documents.
     corpus: Path | None = None
     places: HitPlaces | None = None
+    #: The indexes and the engines, by the index's name.
     indexes: dict[str, Index] = msgspec.field(default_factory=dict)
     engines: dict[str, Engine] = msgspec.field(default_factory=dict)
     stages: LLMStages = msgspec.field(default_factory=LLMStages)
+    #: Counts the LLM calls that workers make.
     meter: LLMMeter = msgspec.field(default_factory=LLMMeter)
 
     @property
@@ -70,7 +71,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
             if searches_vectors(self.plan.systems_on(name)):
                 _ = index.embedder
 
-    def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
+    def measured(self, facts: IndexFacts) -> IndexFacts:
         """Add the recall of the vector store to ``facts`` if the vector search is approximate.
 
         The recall is the share of the nearest chunks that the store finds. If the recall can't be measured,
@@ -82,7 +83,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         engine, index = self.engines[facts.name], self.indexes[facts.name]
         recall = None
         with suppress(BranchRankError):
-            vectors = [engine.sources.embedding(question.question) for question in questions]
+            vectors = [engine.sources.embedding(question.question) for question in self.questions]
             recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
         return msgspec.structs.replace(facts, recall=recall, recall_depth=depth)
 
@@ -155,6 +156,7 @@ def open_plan(
         similarity = plan.settings.part(AnchoringSettings).min_similarity
         yield OpenPlan(
             plan=plan,
+            questions=tuple(questions),
             records=plan.records,
             predictors=_predictors(plan, engines),
             unmemoized=_predictors(plan, uncached),

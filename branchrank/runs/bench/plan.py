@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -46,6 +46,7 @@ from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
     load_questions,
+    questions_digest,
     sample_questions,
 )
 from branchrank.runs import comparisons
@@ -96,8 +97,8 @@ class Plan(Record, frozen=True, kw_only=True):
 
     data_dir: Path
     settings: Resolved
-    predictors: tuple[PlannedSystem | BenchmarkPredictor, ...]
-    indexes: Mapping[str, Resolved]
+    predictors: tuple[PlannedSystem | BenchmarkPredictor, ...] = ()
+    indexes: Mapping[str, Resolved] = {}
     questions: Path | None = None
     reports: Path = DEFAULT_REPORTS
     experiment: str = "benchmark"
@@ -166,20 +167,28 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.questions or self.folder.questions_path
 
 
-def check_plan(plan: Plan) -> list[Question]:
+class AskedQuestions(NamedTuple):
+    """The questions of a plan, sorted by id."""
+
+    questions: list[Question]
+    #: The digest of all questions in the file.
+    file_digest: str
+
+
+def check_plan(plan: Plan) -> AskedQuestions:
     """Check a plan and return its questions. Nothing is built and no server is contacted.
 
     Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
     problems are in files, and otherwise a :class:`UsageError`.
     """
-    found, questions = _checked(plan)
-    if questions is None or found:
+    found, asked = _checked(plan)
+    if asked is None or found:
         raise combined(found)
-    return questions
+    return asked
 
 
-def asked_questions(plan: Plan) -> list[Question]:
-    """Sample the plan's questions from its question file, and return them sorted by id.
+def asked_questions(plan: Plan) -> AskedQuestions:
+    """Sample the plan's questions from its question file.
 
     Raises :class:`~branchrank.core.errors.QuestionError` if the file is invalid or does not contain the text
     of the questions.
@@ -188,10 +197,10 @@ def asked_questions(plan: Plan) -> list[Question]:
     every = load_questions(path, remedy=GIVE_QUESTIONS)
     questions = sample_questions(every, part.sample_size, part.sample_seed)
     check_wording(questions, path)
-    return questions
+    return AskedQuestions(questions, questions_digest(every))
 
 
-def _checked(plan: Plan) -> tuple[list[BranchRankError], list[Question] | None]:
+def _checked(plan: Plan) -> tuple[list[BranchRankError], AskedQuestions | None]:
     """Return a separate error for each problem with a plan, and the plan's questions."""
     found: list[BranchRankError] = []
     if not plan.predictors:
@@ -240,10 +249,10 @@ def _checked(plan: Plan) -> tuple[list[BranchRankError], list[Question] | None]:
             _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
-    questions = _attempt(found, lambda: asked_questions(plan))
+    asked = _attempt(found, lambda: asked_questions(plan))
     if plan.predictors:
         _attempt(found, lambda: plan.folder.corpus_root)
-    return found, questions
+    return found, asked
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:
@@ -305,13 +314,7 @@ def combined(found: Sequence[BranchRankError]) -> BranchRankError:
 
 
 def plan_from_names(
-    predictors: Sequence[object],
-    *,
-    data_dir: Path,
-    settings: Resolved,
-    api_endpoint: str = "",
-    api_predictor: str = "",
-    **fields: Any,
+    predictors: Sequence[object], plan: Plan, *, api_endpoint: str = "", api_predictor: str = ""
 ) -> Plan:
     """Make a plan from predictors that all use the workspace's default index.
 
@@ -319,12 +322,12 @@ def plan_from_names(
     :class:`System`, or an object that :func:`~branchrank.runs.bench.predictors.predictor_of` accepts. A
     built-in system that is selected by several names (for example, both ``local`` and ``all``) runs only
     once. ``api_endpoint`` is the URL of the predictor ``api``, and ``api_predictor`` is the name of a
-    predictor on that server. ``fields`` sets other fields of :class:`Plan`, such as ``questions``. Raises one
+    predictor on that server. ``plan`` has the other fields, such as ``questions``. Raises one
     :class:`UsageError` that lists every problem with the predictors and the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
-    repeats = settings.part(LLMSettings).repeats
+    settings, repeats = plan.settings, plan.settings.part(LLMSettings).repeats
     for number, thing in enumerate(predictors):
         if isinstance(thing, System):
             made[number] = planned_system(thing, repeats=repeats)
@@ -337,12 +340,11 @@ def plan_from_names(
         else:
             for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
                 made.setdefault(system.name, planned_system(system, repeats=repeats))
-    plan = Plan(
-        data_dir=data_dir,
+    plan = msgspec.structs.replace(
+        plan,
         settings=with_depth(settings),
         predictors=tuple(each for each in made.values() if each is not None),
         indexes={DEFAULT_INDEX: settings},
-        **fields,
     )
     if found:
         raise combined(found + (_checked(plan)[0] if plan.predictors else []))
@@ -411,7 +413,7 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
     """
     from branchrank.search.systems.llm_choice import estimate
 
-    questions = len(check_plan(plan))
+    questions = len(check_plan(plan).questions)
     settings = plan.settings.part(LLMSettings)
     prices = read_prices(Path(settings.price_table)) if settings.price_table else None
     rows = []

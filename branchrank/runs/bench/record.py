@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ from branchrank.core.io.printable import (
     url_secrets,
     value_to_show,
 )
-from branchrank.core.records import Question, Record
+from branchrank.core.records import Record
 from branchrank.core.settings import (
     BenchmarkSettings,
     Bm25Settings,
@@ -49,23 +49,22 @@ from branchrank.core.settings import (
 )
 from branchrank.documents.loading import digest_now
 from branchrank.index.reader import Index
-from branchrank.questions.question_files import load_questions, questions_digest
+from branchrank.questions.question_files import questions_digest
 from branchrank.runs.bench.opening import OpenPlan
-from branchrank.runs.bench.plan import Plan, check_plan
+from branchrank.runs.bench.plan import AskedQuestions, Plan, check_plan
 from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
 from branchrank.runs.provenance import gather
 from branchrank.search.llm.ledger import read_prices
 
 
-def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
-    """Return the content of ``run.json`` at the start of a run, without credentials."""
-    record = planned_record(plan, questions, os.environ)
+def with_indexes(planned: RunRecord, opened: OpenPlan) -> RunRecord:
+    """Return the content of ``run.json`` at the start of a run: the planned record with its open indexes."""
     first = next(iter(opened.indexes.values()), None)
     if first is None:
-        return record
-    workspace = plan.folder
+        return planned
+    workspace = opened.plan.folder
     return msgspec.structs.replace(
-        record,
+        planned,
         corpus=relative(workspace.corpus_root),
         corpus_digest=first.manifest.corpus_digest,
         corpus_exclude=workspace.exclude,
@@ -73,7 +72,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
     )
 
 
-def planned_record(plan: Plan, questions: Sequence[Question], environment: Mapping[str, str]) -> RunRecord:
+def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
     """Return the part of ``run.json`` that depends only on the plan, without credentials."""
     part = plan.settings.part(BenchmarkSettings)
     prices = plan.settings.part(LLMSettings).price_table
@@ -92,9 +91,9 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         corpus="",
         corpus_digest="",
         questions_file=relative(plan.questions_file),
-        questions_digest=questions_digest(questions),
-        sampled_from=questions_digest(load_questions(plan.questions_file)) if part.sample_size else "",
-        question_ids=tuple(question.id for question in questions),
+        questions_digest=questions_digest(asked.questions),
+        sampled_from=asked.file_digest if part.sample_size else "",
+        question_ids=tuple(question.id for question in asked.questions),
         top_k=part.top_k,
         mode=part.mode,
         predictors=plan.records,
@@ -108,7 +107,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         provenance=gather(),
         prices=read_prices(Path(prices)) if prices else None,
     )
-    return scrubbed(record, environment)
+    return scrubbed(record, os.environ)
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
@@ -259,7 +258,7 @@ def seal_plan(plan: Plan, path: Path) -> Seal:
     Raises the same errors as :func:`~branchrank.runs.bench.plan.check_plan`. Raises :class:`UsageError` if
     the file exists, and for a plan with a Python object, whose state is not recorded.
     """
-    seal = _seal_now(plan, check_plan(plan))
+    seal = _seal_now(plan, planned_record(plan, check_plan(plan)))
     if path.exists():
         raise UsageError(
             f"{path} already exists", remedy="choose another file, or run the benchmark with this seal"
@@ -268,13 +267,13 @@ def seal_plan(plan: Plan, path: Path) -> Seal:
     return seal
 
 
-def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRecord:
+def check_seal(plan: Plan, planned: RunRecord, path: Path) -> SealRecord:
     """Compare a plan with its seal, and return the seal's record for ``run.json``.
 
     Raises :class:`InputError` if the plan differs from the sealed plan.
     """
     seal = read_seal(path)
-    different = differences(seal, _seal_now(plan, questions))
+    different = differences(seal, _seal_now(plan, planned))
     if different:
         raise InputError(
             f"the plan differs from the plan in the seal {path}:\n" + "\n".join(different),
@@ -307,15 +306,14 @@ def differences(seal: Seal, other: Seal) -> list[str]:
     ]
 
 
-def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
+def _seal_now(plan: Plan, planned: RunRecord) -> Seal:
     if not plan.is_repeatable:
         raise UsageError(
             "a plan with a Python object can't be sealed, because the object's state is not recorded",
             remedy="pass its class instead: module:Class",
         )
-    record = planned_record(plan, questions, os.environ)
     if plan.systems:
         workspace = plan.folder
         digest = digest_now(workspace.corpus_root, workspace.exclude)
-        record = msgspec.structs.replace(record, corpus_digest=digest)
-    return seal_of(record)
+        planned = msgspec.structs.replace(planned, corpus_digest=digest)
+    return seal_of(planned)

@@ -202,7 +202,7 @@ class _RecordedPlan:
             command=run.command,
         )
         try:
-            return plan, check_plan(plan)
+            return plan, check_plan(plan).questions
         except (UsageError, InputError) as error:
             raise RunError(
                 f"{self.directory} can't be resumed or run again: {error.message}",

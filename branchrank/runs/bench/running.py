@@ -11,23 +11,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from branchrank.core.execution import Executor
 from branchrank.core.execution.executors import InProcess, open_executor
 from branchrank.core.io.files import write_jsonl
-from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
-from branchrank.core.records import Question, Record
+from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress, shown_progress
+from branchrank.core.records import Options
 from branchrank.questions.question_files import hashed, sample_questions, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.bench.answering import quality_pass
 from branchrank.runs.bench.latency_pass import latency_pass
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.plan import Plan, check_plan
-from branchrank.runs.bench.record import check_seal, run_record
+from branchrank.runs.bench.record import check_seal, planned_record, with_indexes
 from branchrank.runs.bench.trec_predictor import TrecPredictor
 from branchrank.runs.directory import (
     RunRecord,
@@ -47,152 +48,144 @@ from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import warnings_of
 
-#: A function that writes the report of a run.
-Publish = Callable[[RunData], object]
+R = TypeVar("R", bound=RunData)
 
 
-class BenchmarkOptions(Record, frozen=True, kw_only=True):
-    """How a plan is run.
+class BenchmarkOptions(Options, frozen=True, kw_only=True):
+    """How a plan is run."""
 
-    By default, an interrupted run of the same plan under ``plan.reports`` is resumed. A new run is started if
-    ``fresh`` is true or if a predictor is a Python object, whose state is not recorded. ``resume`` is the
-    directory of an interrupted run, whose plan :func:`~branchrank.runs.bench.resume.plan_from_run` returns.
-    If ``resume`` is set, no index is built. ``seal`` is the file with the plan's seal
-    (:mod:`branchrank.runs.bench.record`). ``status`` is called with each new status line, such as the costs.
-    """
-
+    #: Start a new run. By default, an interrupted run of the same plan under ``plan.reports`` is resumed,
+    #: unless a predictor is a Python object, whose state is not recorded.
     fresh: bool = False
+    #: The directory of an interrupted run, whose plan :func:`~branchrank.runs.bench.resume.plan_from_run`
+    #: returns. No index is built.
     resume: str | Path | None = None
+    #: The file with the plan's seal (:mod:`branchrank.runs.bench.record`).
     seal: str | Path | None = None
+    #: Called with messages for the user.
     notify: Notify = no_notice
-    progress: Progress = no_progress
-    status: Notify = no_notice
+    #: ``True`` to show progress bars, or a function that is called with stage, done and total.
+    progress: bool | Progress = False
 
 
-def run_plan(
-    plan: Plan,
-    options: BenchmarkOptions = BenchmarkOptions(),  # noqa: B008  (a frozen record)
-    publish: Publish = lambda run: None,
-) -> RunData:
-    """Run a plan and write the run's directory; ``publish`` writes the report.
+def run_plan(plan: Plan, options: BenchmarkOptions, kind: type[R]) -> R:
+    """Run a plan, write the run's directory, and return the finished run as an instance of ``kind``.
 
-    The run is finished once ``publish`` returns. If the process exits before the run is finished, the next
-    command resumes the run and writes the report.
+    The run is finished once its method ``publish`` returns. If the process exits before the run is finished,
+    the next command resumes the run and writes the report.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.runs.bench.opening.open_plan` before any
     work starts. Raises :class:`~branchrank.core.errors.RunError` if the run in ``options.resume`` has a
-    different plan.
+    different plan or is finished.
     """
-    questions = check_plan(plan)
-    sealed_by = check_seal(plan, questions, Path(options.seal)) if options.seal is not None else None
+    asked = check_plan(plan)
+    planned = planned_record(plan, asked)
+    if options.seal is not None:
+        planned = replace(planned, seal=check_seal(plan, planned, Path(options.seal)))
+    if not plan.is_repeatable:
+        options = replace(options, fresh=True)
     with (
+        shown_progress(options.progress) as progress,
         open_executor(plan.settings, options.notify) as executor,
         open_plan(
             plan,
-            questions,
-            progress=options.progress,
+            asked.questions,
+            progress=progress,
             notify=options.notify,
-            status=options.status,
+            status=progress.status,
             build=options.resume is None,
         ) as opened,
     ):
         if not executor.in_process:
             opened.load_models()
-        run = replace(run_record(plan, opened, questions), seal=sealed_by)
-        if not plan.is_repeatable:
-            options = replace(options, fresh=True)
-        return run_opened(run, opened, questions, plan.reports, options, publish, executor)
+        return run_opened(with_indexes(planned, opened), opened, options, kind, executor, progress)
 
 
 def run_opened(
-    run: RunRecord,
+    planned: RunRecord,
     opened: OpenPlan,
-    questions: Sequence[Question],
-    reports: Path,
     options: BenchmarkOptions,
-    publish: Publish = lambda run: None,
+    kind: type[R],
     executor: Executor = InProcess(),  # noqa: B008  (without state)
-) -> RunData:
-    """Run opened predictors in a new run under ``reports``, or complete an interrupted run.
-
-    Raises :class:`~branchrank.core.errors.RunError` if the run to resume has a different plan or is finished.
-    """
-    begun = _interrupted(run, reports, options)
-    directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
-    shown = questions if opened.settings.question_text == "keep" else list(map(hashed, questions))
-    gold = gold_facts(questions, opened.corpus) if opened.corpus is not None else ()
-    with RowLog(directory / run.rows_file) as log:
+    progress: Progress = no_progress,
+) -> R:
+    """Run opened predictors in a new run, or complete an interrupted run."""
+    begun = _interrupted(planned, opened.plan.reports, options)
+    directory = (begun or new_directory(opened.plan.reports, planned.experiment, planned.seed)).absolute()
+    keeps = opened.settings.question_text == "keep"
+    shown = opened.questions if keeps else tuple(map(hashed, opened.questions))
+    gold = gold_facts(opened.questions, opened.corpus) if opened.corpus is not None else ()
+    digests = {}
+    with RowLog(directory / planned.rows_file) as log:
         if begun is None:
-            write_questions(directory / names.QUESTIONS, shown)
-            write_run(directory, run)
+            digests[names.QUESTIONS] = write_questions(directory / names.QUESTIONS, shown)
+            write_run(directory, planned)
         else:
             options.notify(f"resuming the interrupted run {directory}")
             clear_temporary(directory)
-            first = read_run(directory)
-            run = replace(run, created=first.created)
-            if options.resume is not None:
-                run = replace(first, provenance=run.provenance, indexes=run.indexes)
-            opened.stages.keep_failures(call for row in log.rows.values() for call in row.calls)
+        started = planned if begun is None else _resumed(planned, read_run(directory), log, options)
         if log.torn:
             options.notify(f"{log.path}: the last row is incomplete, so its question is answered again")
-        run = replace(run, resumed_rows=len(log.rows))
-        rows, computed, reused = quality_pass(opened, questions, log, executor, options.progress)
+        opened.stages.keep_failures(call for row in log.rows.values() for call in row.calls)
+        rows, computed, reused = quality_pass(opened, opened.questions, log, executor, progress)
         opened.stages.keep_failures(call for row in rows for call in row.calls)
-        timings = _timings(directory, opened, questions, rows, options.progress)
+        timings = _timings(directory, opened, rows, progress)
         log.rewrite(rows)
         # The log stays locked until the run's status is `finished`, so that no other process resumes the run.
-        finished = replace(
-            run,
+        measured = replace(
+            started,
             status="finished",
-            indexes=tuple(opened.measured(facts, questions) for facts in run.indexes),
+            indexes=tuple(map(opened.measured, started.indexes)),
             computed=dict(sorted(sum((memo.computed for memo in opened.memos), computed).items())),
             reused=dict(sorted(sum((memo.reused for memo in opened.memos), reused).items())),
             failures=sum(row.status == "failed" for row in rows),
             fallbacks=sum(bool(row.fallbacks) for row in rows),
         )
-        measured = RunData(
+        run = kind(
             directory=directory,
-            record=replace(finished, warnings=warnings_of(rows, finished, shown)),
+            record=replace(measured, warnings=warnings_of(rows, measured, shown)),
             rows=tuple(rows),
             asked=tuple(shown),
             timed=tuple(timings),
             gold_facts=tuple(gold),
         )
-        write_jsonl(directory / names.GOLD, measured.gold_facts)
-        write_tables(measured)
-        publish(measured)
-        done = sealed(directory, measured.record)
-        write_run(directory, done)
-        return dataclasses.replace(measured, record=done)
+        digests[names.GOLD] = write_jsonl(directory / names.GOLD, run.gold_facts)
+        write_tables(run)
+        run.publish()
+        finished = dataclasses.replace(run, record=sealed(directory, run.record, digests))
+        write_run(directory, finished.record)
+        return finished
 
 
-def _interrupted(run: RunRecord, reports: Path, options: BenchmarkOptions) -> Path | None:
+def _interrupted(planned: RunRecord, reports: Path, options: BenchmarkOptions) -> Path | None:
     """Check and return the directory of the interrupted run to resume; return ``None`` for a new run."""
     if options.resume is not None:
-        begun: Path | None = check_resumable(Path(options.resume), run.plan)
+        begun: Path | None = check_resumable(Path(options.resume), planned.plan)
     else:
-        begun = None if options.fresh else latest_unfinished(reports, run.plan)
+        begun = None if options.fresh else latest_unfinished(reports, planned.plan)
     if begun is not None:
         check_files(begun)
     return begun
 
 
-def _timings(
-    directory: Path,
-    opened: OpenPlan,
-    questions: Sequence[Question],
-    rows: Sequence[Row],
-    progress: Progress,
-) -> list[Timing]:
+def _resumed(planned: RunRecord, first: RunRecord, log: RowLog, options: BenchmarkOptions) -> RunRecord:
+    """Return the record of a run that ``first`` describes as it was started."""
+    if options.resume is None:
+        return replace(planned, created=first.created, resumed_rows=len(log.rows))
+    now = {"provenance": planned.provenance, "indexes": planned.indexes}
+    return replace(first, resumed_rows=len(log.rows), **now)
+
+
+def _timings(directory: Path, opened: OpenPlan, rows: Sequence[Row], progress: Progress) -> list[Timing]:
     """Return the run's timings, from the latency pass or from the ``timings.csv`` of a resumed run."""
     path = directory / names.TIMINGS_CSV
     if path.exists():
         return read_timings(path)
     settings = opened.settings
-    size = min(settings.latency_sample, len(questions))
+    size = min(settings.latency_sample, len(opened.questions))
     timings = latency_pass(
         [each for each in opened.unmemoized if not isinstance(each, TrecPredictor)],
-        sample_questions(questions, size, settings.sample_seed) if size else [],
+        sample_questions(opened.questions, size, settings.sample_seed) if size else [],
         settings,
         progress,
         {(row.predictor, row.question_id) for row in rows if row.status == "failed" and not row.repeat},

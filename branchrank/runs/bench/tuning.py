@@ -39,7 +39,6 @@ from branchrank.core.records import Question, Record
 from branchrank.core.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.core.settings.fields import value_at, with_values
 from branchrank.core.spec import System
-from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.runs.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.bench.opening import open_plan
@@ -158,11 +157,11 @@ def tune(
         each.system.name: _points(each.system, given.indexes[each.index], budget, seed) for each in contenders
     }
     plan = _plan(given, contenders, points)
-    asked = [question for question in check_plan(plan) if question.answerable]
+    every, digest = check_plan(plan)
+    asked = [question for question in every if question.answerable]
     with shown_progress(progress) as shown:
         scores = _scores(plan, asked, notify, shown)
     fold_of = _folds(scores.clusters, folds, seed)
-    digest = questions_digest(load_questions(plan.questions_file))
     measure = primary_measure(plan.settings.part(BenchmarkSettings))
     systems = []
     for each in contenders:

@@ -25,7 +25,7 @@ from branchrank.runs.bench.record import Seal, read_seal
 from branchrank.runs.directory import own_digest, read_run, write_run
 from branchrank.runs.exchange import read_trec, score_trec
 from branchrank.runs.rows import RowLog, packed, read_rows, write_lines
-from branchrank.runs.run_data import load_run
+from branchrank.runs.run_data import RunData
 from branchrank.runs.timings import read_timings, write_timings
 from branchrank.search.llm.ledger import read_prices
 from fuzz.target import Target, require, seeds
@@ -127,7 +127,7 @@ def run_json(content: bytes) -> None:
     write_run(folder, record)
     require(read_run(folder) == record, "the record changed")
     own_digest((folder / names.RUN_JSON).read_bytes())
-    load_run(folder)
+    RunData.load(folder)
 
 
 def rows(content: bytes) -> None:
@@ -166,7 +166,7 @@ def whole_run(content: bytes) -> None:
         for name in (names.RUN_JSON, names.ROWS, *names.MEASURED):
             (folder / name).write_bytes((run_directory() / name).read_bytes())
     (folder / names.ROWS).write_bytes(content)
-    run = load_run(folder)
+    run = RunData.load(folder)
     for predictor in {row.predictor for row in run.rows}:
         for measure in run.standard:
             for value in run.scores.per_question(predictor, measure).values():

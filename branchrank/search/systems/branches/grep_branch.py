@@ -22,7 +22,7 @@ from typing import get_args
 from branchrank.core.records import Chunk, Scored
 from branchrank.core.settings import BenchmarkSettings, GrepSettings
 from branchrank.core.spec import Branch
-from branchrank.documents.stored_texts import TEXTS
+from branchrank.documents.reading import TEXTS
 from branchrank.index.reader import Index
 from branchrank.search.files.grep_search import PASSAGE_LINES, Grep, GrepPassage, GrepResult, Ranking
 from branchrank.search.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
