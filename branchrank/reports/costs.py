@@ -14,7 +14,7 @@ from branchrank.reports.result import over
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run_data import RunData
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Warm
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile
 from branchrank.runs.words import NOTHING, margin, milliseconds, number, percent, plural
 from branchrank.search.llm.ledger import Totals, totals, totals_by
 
@@ -92,28 +92,27 @@ def latency(run: RunData) -> ReportSection:
     """Return the section about the latency of whole queries and of each stage."""
     if not run.timed:
         return ReportSection("Latency", ("Latency was not measured (--latency-sample 0).",))
-    found = {row.predictor: Warm(run.timed, row.predictor).percentiles() for row in run.summary_rows}
     whole = table_of(
         "Whole queries, in milliseconds",
-        [(row, found[row.predictor]) for row in run.summary_rows if TOTAL in found[row.predictor]],
+        [row for row in run.summary_rows if row.timed_queries],
         {
-            "predictor": lambda each: each[0].predictor,
-            "queries": lambda each: str(each[1][TOTAL][0].n),
-            "p50": lambda each: milliseconds(each[1][TOTAL][0].value_ms),
-            "range of p50": lambda each: _between(each[1][TOTAL][0]),
-            "p95": lambda each: milliseconds(each[1][TOTAL][1].value_ms),
-            "range of p95": lambda each: _between(each[1][TOTAL][1]),
-            "first query": lambda each: milliseconds(each[0].first_query_ms),
-            "compute p50": lambda each: milliseconds(each[1][COMPUTE][0].value_ms),
-            "LLM wait p50": lambda each: milliseconds(each[1][LLM_WAIT][0].value_ms),
-            "CPU mean": lambda each: milliseconds(each[0].cpu_mean_ms),
-            "CPU mean without embedding": lambda each: milliseconds(each[0].cpu_without_embedding_mean_ms),
+            "predictor": lambda row: row.predictor,
+            "queries": lambda row: str(row.timed_queries),
+            "p50": lambda row: milliseconds(row.latency_p50_ms),
+            "range of p50": lambda row: _between(row.p50),
+            "p95": lambda row: milliseconds(row.latency_p95_ms),
+            "range of p95": lambda row: _between(row.p95),
+            "first query": lambda row: milliseconds(row.first_query_ms),
+            "compute p50": lambda row: milliseconds(row.compute_p50_ms),
+            "LLM wait p50": lambda row: milliseconds(row.llm_wait_p50_ms),
+            "CPU mean": lambda row: milliseconds(row.cpu_mean_ms),
+            "CPU mean without embedding": lambda row: milliseconds(row.cpu_without_embedding_mean_ms),
         },
     )
     rows = tuple(
-        (name, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
-        for name, by_stage in found.items()
-        for stage, (p50, p95) in by_stage.items()
+        (row.predictor, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
+        for row in run.summary_rows
+        for stage, (p50, p95) in row.warm.percentiles().items()
         if stage not in _NOT_STAGES
     )
     headings = ("predictor", "stage", "queries", "p50", "p95")
@@ -130,8 +129,10 @@ def latency(run: RunData) -> ReportSection:
     return ReportSection("Latency", (whole, words, stages))
 
 
-def _between(found: Percentile) -> str:
+def _between(found: Percentile | None) -> str:
     """Format a percentile's interval, or its upper bound if there are too few queries for an interval."""
+    if found is None:
+        return NOTHING
     if found.low_ms is not None and found.high_ms is not None:
         return f"{milliseconds(found.low_ms)} to {milliseconds(found.high_ms)}"
     return found.words if found.upper_ms is None else f"at most {milliseconds(found.upper_ms)}"

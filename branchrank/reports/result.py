@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from branchrank.core.io.table import Cell, Styled, Table
-from branchrank.core.records import NOT_REPORTED, GoldLevel
+from branchrank.core.records import GoldLevel
 from branchrank.reports import plots
 from branchrank.reports.blocks import Block, Plot, ReportSection
 from branchrank.reports.recommendation import recommendation
@@ -23,17 +23,14 @@ from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run_data import RunData, with_others
 from branchrank.runs.scores import Estimate
-from branchrank.runs.summary import SummaryRow, count_columns, count_words
-from branchrank.runs.words import interval, milliseconds, number, percent, plural, score
+from branchrank.runs.summary import Column, Count, SummaryRow, columns_of
+from branchrank.runs.words import interval, percent, plural, score
 from branchrank.scoring.matching import SHARES, gold_level, is_judged
 from branchrank.scoring.measures import Mode, NamedMeasure
 
 #: How the sentences of a report describe each gold level.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
-
-
-Costs = dict[str, Callable[[SummaryRow], str]]
 
 
 def result(run: RunData) -> ReportSection:
@@ -80,16 +77,12 @@ def _rates(run: RunData) -> Table:
     standard = tuple(measure for measure in hits(run) if measure in run.standard)
     columns = with_others(standard, [run.primary, *hits(run)])
     caption = f"{averages(columns)} over {over(run)}, with 95% intervals"
-    costs: Costs = {}
-    if any(row.latency_p50_ms is not None for row in run.summary_rows):
-        costs["p50 ms"] = lambda row: milliseconds(row.latency_p50_ms)
-        costs["p95 ms"] = lambda row: milliseconds(row.latency_p95_ms)
+    costs = columns_of("report", run.summary_rows)
+    if SummaryRow.latency_p50_ms in costs:
         caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
-    if any(row.llm_calls_per_query != 0 for row in run.summary_rows):
-        costs["LLM tokens per query"] = lambda row: number(row.llm_tokens_per_query, 0, NOT_REPORTED)
+    if SummaryRow.llm_tokens_per_query in costs:
         caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
-    costs |= count_columns(run.summary_rows)
-    caption += count_words(run.summary_rows)
+    caption += "".join(f"; {each.heading}: {each.meaning}" for each in costs if isinstance(each, Count))
     return rates_table(run, caption, columns, llm=True, costs=costs)
 
 
@@ -129,20 +122,17 @@ def passages(run: RunData) -> ReportSection:
     """Return the section about the length of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
     with_lines = run.summary_rows[0].span_questions
-    costs: Costs = {
-        "lines per hit": lambda row: number(row.lines_per_hit),
-        "characters per hit": lambda row: number(row.characters_per_hit, 0),
-        "tokens per hit": lambda row: number(row.tokens_per_hit, 0),
-        "repeated pages": lambda row: percent(row.repeated_pages),
-    }
+    costs: list[Column[Any]] = [
+        *(SummaryRow.lines_per_hit, SummaryRow.characters_per_hit),
+        *(SummaryRow.tokens_per_hit, SummaryRow.repeated_pages),
+    ]
     caption = f"Mean length of the first five hits, over {over(run)}"
     words = '"Repeated pages" is the share of hits whose page already has a higher-ranked hit.'
     if strict:
         caption = f"Hit rates, and mean length of the first five hits, over {over(run)}"
         words = f"A system that returns whole files has more strict hits, but longer ones. {words}"
     if with_lines:
-        costs["span precision"] = lambda row: percent(row.span_precision)
-        costs["gold coverage"] = lambda row: percent(row.gold_coverage)
+        costs += (SummaryRow.span_precision, SummaryRow.gold_coverage)
         caption += f"; span precision and gold coverage over the {with_lines} questions whose gold has lines"
         words = (
             '"Span precision" is the share of the returned lines that are gold, and "gold coverage" the '
@@ -212,13 +202,12 @@ def rates_table(
     *,
     llm: bool = False,
     cell: Callable[[Estimate | None, str], str] = interval,
-    costs: Mapping[str, Callable[[SummaryRow], str]] = MappingProxyType({}),
+    costs: Sequence[Column[Any]] = (),
 ) -> Table:
     """Return a table with one row per predictor.
 
     If there are two gold levels, each predictor has one row per level and one row for all questions. ``llm``
-    adds a column with the predictor's model. ``costs`` maps the headings of additional columns to the
-    functions for their cells.
+    adds a column with the predictor's model. ``costs`` are additional columns of the summary.
     """
     is_mixed = len(run.by_gold) > 1
     rows: list[tuple[Cell, ...]] = []
@@ -227,7 +216,7 @@ def rates_table(
             name = named(row.predictor, run.judgment) if part is run else row.predictor
             asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
             means = (cell(row.estimates[measure.name], measure.name) for measure in measures)
-            more = (cost(row) for cost in costs.values())
+            more = (column.text(row) for column in costs)
             rows.append((name, *((row.llm,) if llm else ()), *asked, *means, *more))
     return Table(
         caption=caption,
@@ -236,7 +225,7 @@ def rates_table(
             *(("LLM",) if llm else ()),
             *(("gold", "questions") if is_mixed else ()),
             *(measure.name.replace("_", " ") for measure in measures),
-            *costs,
+            *(column.heading for column in costs),
         ),
         rows=tuple(rows),
         labels=1 + llm + is_mixed,

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from branchrank.core.io.printable import safe
 from branchrank.core.io.table import Cell, Styled, Table, plain_cell, table_of
-from branchrank.core.records import NOT_REPORTED
 from branchrank.reports.content import heading
 from branchrank.reports.losses import misses
 from branchrank.reports.recommendation import cautions, decided, recommended
@@ -21,13 +20,10 @@ from branchrank.reports.result import named, over, rates_tables, scoring_words
 from branchrank.runs.attribution import short_id
 from branchrank.runs.directory import LATEST, find_run
 from branchrank.runs.run_data import RunData, with_others
-from branchrank.runs.summary import count_columns
-from branchrank.runs.tables import FIRST_RATES
+from branchrank.runs.summary import FIRST_RATES, columns_of
 from branchrank.runs.words import (
     MORE_PAGES,
     deciding,
-    milliseconds,
-    number,
     opening,
     score,
     sentence,
@@ -46,7 +42,7 @@ def title(run: RunData) -> str:
 
 
 def summary_table(run: RunData) -> Table:
-    """Return a table with each predictor's scores, lines per hit, latency and LLM use."""
+    """Return a table with each predictor's scores, and the columns of the summary for the terminal."""
     first = tuple(each for each in run.shown if each in run.standard and each.name in FIRST_RATES)
     scores = {
         each.name.replace("_", "\n", 1): lambda row, name=each.name: score(row.rates[name], name)
@@ -58,12 +54,7 @@ def summary_table(run: RunData) -> Table:
         {
             "predictor": lambda row: named(row.predictor, run.judgment),
             **scores,
-            "lines\nper hit": lambda row: number(row.lines_per_hit),
-            "p50\nms": lambda row: milliseconds(row.latency_p50_ms),
-            "p95\nms": lambda row: milliseconds(row.latency_p95_ms),
-            "LLM\ncalls": lambda row: number(row.llm_calls_per_query, 1, NOT_REPORTED),
-            "LLM\ntokens": lambda row: number(row.llm_tokens_per_query, 0, NOT_REPORTED),
-            **count_columns(run.summary_rows),
+            **{column.short: column.text for column in columns_of("terminal", run.summary_rows)},
         },
     )
 

@@ -1,108 +1,264 @@
-"""A run's summary, which has one row per predictor with scores, sizes, times and costs."""
+"""A run's summary, which has one row per predictor with scores, sizes, times and costs.
+
+:class:`SummaryRow` is the table of its columns. Each column is one entry, with what it is computed from, its
+heading and the tables that show it. ``summary.csv`` has every column, in the order of the entries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
+from typing import Any, Literal, TypeVar
 
-from branchrank.core.records import NO_LLM, NOT_REPORTED, Record
+from branchrank.core.records import NO_LLM, NOT_REPORTED
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
+from branchrank.runs.words import milliseconds, number, percent
 from branchrank.scoring.matching import has_lines
 from branchrank.scoring.measures import NamedMeasure, mean
-from branchrank.scoring.passage_size import passage_size, summarize_passages
+from branchrank.scoring.passage_size import passage_size
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
+#: The measures whose rates are among the first columns, and those whose rates follow.
+FIRST_RATES, MORE_RATES = STANDARD[:4], STANDARD[4:]
+
+T = TypeVar("T")
+#: The tables of the summary: ``summary.csv``, and the first table of the terminal and of the report.
+Place = Literal["csv", "terminal", "report"]
+TERMINAL: tuple[Place, ...] = ("terminal",)
+BOTH: tuple[Place, ...] = ("terminal", "report")
+_whole, _spent = partial(number, digits=0), partial(number, missing=NOT_REPORTED)
 
 
-#: Counts that tables show only if the count of some predictor is not 0, with their headings and meanings.
-COUNTS = {
-    "excluded_hits": ("removed", "hits removed because they overlap an excluded span"),
-    "altered_hits": (
-        "altered",
-        "hits whose returned text was replaced, because their lines have another text",
-    ),
-    "missing_hits": ("missing", "hits without lines whose text is not in the corpus"),
-    "ambiguous_hits": ("ambiguous", "hits without lines whose text is at several places of the corpus"),
-    "untimed_failures": ("untimed", "failed queries, which p50 and p95 do not contain"),
-}
+class Measured:
+    """What was measured about one predictor, from which the columns of its summary are computed."""
+
+    def __init__(
+        self, name: str, scores: Scores, timings: Sequence[Timing], measures: dict[str, NamedMeasure]
+    ) -> None:
+        self.name, self.scores, self.measures = name, scores, measures
+        self.rows = scores.rows(name)
+        self.calls = [call for row in self.rows for call in row.calls]
+        models = ", ".join(sorted({call.model for call in self.calls if call.model}))
+        declared = self.rows[0].llm
+        #: The models that were called, or else the declared LLM.
+        self.model = models if models and declared in (NO_LLM, NOT_REPORTED) else declared
+        self.warm = Warm(timings, name)
+        #: The percentiles of the latency, or ``None`` if it was not measured.
+        self.p50, self.p95 = self.warm.percentile(TOTAL, 0.5), self.warm.percentile(TOTAL, 0.95)
+        answers = [scores.judged(row, PASSAGE_DEPTH) for row in scores.answerable_rows(name)]
+        self.hits = [hit for judged in answers for hit in judged.hits]
+        self.sizes = list(map(passage_size, answers))
+
+    @property
+    def uses_llm(self) -> bool:
+        """Whether the predictor called an LLM, or may have called one."""
+        return bool(self.calls) or self.model != NO_LLM
+
+    def per_query(self, total: int) -> float | None:
+        """Return a number per query, or ``None`` if the predictor may use an LLM and reported no call."""
+        return total / len(self.rows) if self.calls or not self.uses_llm else None
+
+    def total(self, field: str) -> int:
+        """Return the sum of a count in the rows, which older rows lack."""
+        return sum(getattr(row, field) or 0 for row in self.rows)
+
+    def per_hit(self, total: int) -> float | None:
+        """Return a number per hit that has a place in the corpus, or ``None`` without hits."""
+        hits = sum(size.hits for size in self.sizes)
+        return total / hits if hits else None
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate | None]:
+        """Every standard measure, then the measures requested by name, each with its 95% interval."""
+        return {
+            key: estimate(self.scores.per_question(self.name, self.measures[key]), self.scores.clusters)
+            if key in self.measures and self.scores.answerable
+            else None
+            for key in dict.fromkeys((*STANDARD, *self.measures))
+        }
+
+    @cached_property
+    def rates(self) -> dict[str, float | None]:
+        """The mean of each measure over the questions that have gold, without its interval."""
+        return {name: None if found is None else found.value for name, found in self.estimates.items()}
 
 
-class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's row in ``summary.csv``, with scores in 0..1 and ``None`` for missing values.
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not ``None``, or ``None`` if there are none."""
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
 
-    ``estimates`` contains every standard measure, followed by the measures that were requested by name, each
-    with its interval. ``questions`` is the number of all questions. The scores are means over the
-    ``answerable_questions`` questions that have gold. ``span_precision`` and ``gold_coverage`` are means over
-    the ``span_questions`` questions whose gold has lines. The numbers of LLM calls and tokens are ``None`` if
-    the predictor uses an LLM, or may use one, and reported no call.
+
+def _ms(found: Percentile | None, end: Literal["value_ms", "low_ms", "high_ms"] = "value_ms") -> float | None:
+    return None if found is None else getattr(found, end)
+
+
+class Column(cached_property[T]):
+    """A column of the summary: how its value is computed, and how tables show it.
+
+    ``heading`` is its heading in reports, and ``short`` the one in the terminal, by default the same on two
+    lines. ``cell`` formats a value. ``shown`` lists the tables that show the column by default, besides
+    ``summary.csv``; a table about a subject names its columns. The report shows the column only if ``when``
+    holds for some predictor, by default if it has a value.
     """
 
-    predictor: str
-    llm: str
-    questions: int
-    estimates: dict[str, Estimate | None]
-    lines_per_hit: float | None
-    latency_p50_ms: float | None
-    latency_p95_ms: float | None
-    llm_calls_per_query: float | None
-    llm_tokens_per_query: float | None
-    llm_cached_calls_per_query: float | None
-    llm_failed_calls_per_query: float | None
-    span_precision: float | None
-    gold_coverage: float | None
-    characters_per_hit: float | None
-    tokens_per_hit: float | None
-    repeated_pages: float | None
-    compute_p50_ms: float | None
-    llm_wait_p50_ms: float | None
-    cpu_mean_ms: float | None
-    cpu_without_embedding_mean_ms: float | None
-    first_query_ms: float | None
-    timed_queries: int
-    failures: int
-    fallbacks: int
-    answerable_questions: int
-    span_questions: int
-    latency_p50_low_ms: float | None = None
-    latency_p50_high_ms: float | None = None
-    latency_p95_low_ms: float | None = None
-    latency_p95_high_ms: float | None = None
-    excluded_hits: int = 0
-    altered_hits: int = 0
-    missing_hits: int = 0
-    ambiguous_hits: int = 0
-    untimed_failures: int = 0
+    def __init__(
+        self,
+        compute: Callable[[Measured], T],
+        heading: str = "",
+        cell: Callable[[T], str] = str,
+        *,
+        short: str = "",
+        shown: Sequence[Place] = (),
+        when: Callable[[Measured], bool] | None = None,
+    ) -> None:
+        super().__init__(compute)
+        self.heading, self.short = heading, short or heading.replace(" ", "\n", 1)
+        self.cell, self.shown, self.when = cell, shown, when or (lambda of: compute(of) is not None)
+
+    def text(self, row: SummaryRow) -> str:
+        """Return the cell of a printed table."""
+        return self.cell(self.__get__(row))
+
+    def cells(self, row: SummaryRow) -> dict[str, object]:
+        """Return the cell of ``summary.csv`` by its name."""
+        return {str(self.attrname): self.__get__(row)}
+
+    def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
+        """Return whether a table shows the column by default."""
+        if table == "report":
+            return table in self.shown and any(map(self.when, rows))
+        return table == "csv" or table in self.shown
+
+
+class Rates(Column[dict[str, object]]):
+    """The means of several measures, each of which is a column of ``summary.csv``."""
+
+    def __init__(self, measures: Sequence[str]) -> None:
+        super().__init__(lambda of: {name: of.rates[name] for name in measures})
+
+    def cells(self, row: SummaryRow) -> dict[str, object]:
+        """Return the cells of ``summary.csv`` by the names of the measures."""
+        return self.__get__(row)
+
+
+class Count(Column[int]):
+    """A count that every table leaves out if it is 0 for all predictors. The report prints ``meaning``."""
+
+    def __init__(self, compute: Callable[[Measured], int], heading: str, meaning: str) -> None:
+        super().__init__(compute, heading)
+        self.meaning = meaning
+
+    def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
+        """Return whether a table shows the column by default."""
+        return any(map(self.__get__, rows))
+
+
+class SummaryRow(Measured):
+    """One predictor's row in ``summary.csv``, with scores in 0..1 and ``None`` for missing values."""
+
+    predictor = Column(lambda of: of.name)
+    llm = Column(lambda of: of.model)
+    #: All questions. The rates are over the ``answerable_questions``, which have gold.
+    questions = Column(lambda of: len({row.question_id for row in of.rows}))
+    first_rates = Rates(FIRST_RATES)
+    lines_per_hit = Column(
+        lambda of: of.per_hit(sum(size.lines for size in of.sizes)), "lines per hit", number, shown=TERMINAL
+    )
+    latency_p50_ms = Column(lambda of: _ms(of.p50), "p50 ms", milliseconds, shown=BOTH)
+    latency_p95_ms = Column(lambda of: _ms(of.p95), "p95 ms", milliseconds, shown=BOTH)
+    #: LLM calls and tokens are ``None`` if the predictor uses an LLM, or may use one, and reported no call.
+    llm_calls_per_query = Column(lambda of: of.per_query(len(of.calls)), "LLM calls", _spent, shown=TERMINAL)
+    llm_tokens_per_query = Column(
+        lambda of: of.per_query(sum(call.prompt_tokens + call.completion_tokens for call in of.calls)),
+        heading="LLM tokens per query",
+        cell=partial(_spent, digits=0),
+        short="LLM\ntokens",
+        shown=BOTH,
+        when=lambda of: of.uses_llm,
+    )
+    more_rates = Rates(MORE_RATES)
+    llm_cached_calls_per_query = Column(
+        lambda of: of.per_query(sum(call.served_by != "server" for call in of.calls))
+    )
+    llm_failed_calls_per_query = Column(
+        lambda of: of.per_query(sum(call.outcome != "ok" for call in of.calls))
+    )
+    #: These two are means over the ``span_questions``, whose gold has lines.
+    span_precision = Column(
+        lambda of: _mean(size.span_precision for size in of.sizes), "span precision", percent
+    )
+    gold_coverage = Column(
+        lambda of: _mean(size.gold_coverage for size in of.sizes), "gold coverage", percent
+    )
+    characters_per_hit = Column(
+        lambda of: _mean(hit.characters for hit in of.hits), "characters per hit", _whole
+    )
+    #: ``None`` for an older run, which has no token counts.
+    tokens_per_hit = Column(
+        lambda of: None if None in (counts := [hit.tokens for hit in of.hits]) else _mean(counts),
+        "tokens per hit",
+        _whole,
+    )
+    #: The share of hits whose page already has a higher-ranked hit.
+    repeated_pages = Column(
+        lambda of: of.per_hit(sum(size.repeated_pages for size in of.sizes)), "repeated pages", percent
+    )
+    compute_p50_ms = Column(lambda of: _ms(of.warm.percentile(COMPUTE, 0.5)))
+    llm_wait_p50_ms = Column(lambda of: _ms(of.warm.percentile(LLM_WAIT, 0.5)))
+    cpu_mean_ms = Column(lambda of: of.warm.mean(CPU))
+    cpu_without_embedding_mean_ms = Column(lambda of: of.warm.mean(CPU, less="embed cpu"))
+    first_query_ms = Column(lambda of: of.warm.first)
+    timed_queries = Column(lambda of: len(of.warm.by_stage.get(TOTAL, {})))
+    failures = Column(lambda of: sum(row.status == "failed" for row in of.rows))
+    fallbacks = Column(lambda of: sum(bool(row.fallbacks) for row in of.rows))
+    answerable_questions = Column(lambda of: len(of.scores.answerable))
+    span_questions = Column(
+        lambda of: sum(
+            any(has_lines(item, question) for item in question.gold)
+            for question in of.scores.questions.values()
+        )
+    )
+    latency_p50_low_ms = Column(lambda of: _ms(of.p50, "low_ms"))
+    latency_p50_high_ms = Column(lambda of: _ms(of.p50, "high_ms"))
+    latency_p95_low_ms = Column(lambda of: _ms(of.p95, "low_ms"))
+    latency_p95_high_ms = Column(lambda of: _ms(of.p95, "high_ms"))
+    excluded_hits = Count(
+        lambda of: of.total("excluded"), "removed", "hits removed because they overlap an excluded span"
+    )
+    altered_hits = Count(
+        lambda of: of.total("altered"),
+        "altered",
+        "hits whose returned text was replaced, because their lines have another text",
+    )
+    missing_hits = Count(
+        lambda of: of.total("missing"), "missing", "hits without lines whose text is not in the corpus"
+    )
+    ambiguous_hits = Count(
+        lambda of: of.total("ambiguous"),
+        "ambiguous",
+        "hits without lines whose text is at several places of the corpus",
+    )
+    untimed_failures = Count(
+        lambda of: of.warm.failed, "untimed", "failed queries, which p50 and p95 do not contain"
+    )
 
     @property
     def reports_llm(self) -> bool:
         """Whether it is known what the predictor spends on LLMs, which may be nothing."""
         return self.llm_calls_per_query is not None
 
-    @property
-    def rates(self) -> dict[str, float | None]:
-        """The mean of each measure, without its confidence interval."""
-        return {name: None if each is None else each.value for name, each in self.estimates.items()}
+
+COLUMNS: tuple[Column[Any], ...] = tuple(
+    entry for entry in vars(SummaryRow).values() if isinstance(entry, Column)
+)
 
 
-def counts_of(rows: Sequence[SummaryRow]) -> list[str]:
-    """Return the names of the :data:`COUNTS` that are not 0 in all rows."""
-    return [name for name in COUNTS if any(getattr(row, name) for row in rows)]
-
-
-def count_columns(rows: Sequence[SummaryRow]) -> dict[str, Callable[[SummaryRow], str]]:
-    """Return the columns of :func:`counts_of` by their headings."""
-
-    def cell(name: str, row: SummaryRow) -> str:
-        return str(getattr(row, name))
-
-    return {COUNTS[name][0]: partial(cell, name) for name in counts_of(rows)}
-
-
-def count_words(rows: Sequence[SummaryRow]) -> str:
-    """Explain the columns of :func:`counts_of`, each after a semicolon."""
-    return "".join("; {}: {}".format(*COUNTS[name]) for name in counts_of(rows))
+def columns_of(table: Place, rows: Sequence[SummaryRow]) -> list[Column[Any]]:
+    """Return the columns that a table of these rows shows by default."""
+    return [column for column in COLUMNS if column.is_in(table, rows)]
 
 
 def summarize(
@@ -110,62 +266,4 @@ def summarize(
 ) -> list[SummaryRow]:
     """Return one row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
-    return [_summary(scores, predictor, Warm(timings, predictor), chosen) for predictor in scores.predictors]
-
-
-def _summary(scores: Scores, predictor: str, warm: Warm, measures: dict[str, NamedMeasure]) -> SummaryRow:
-    rows = scores.rows(predictor)
-    calls = [call for row in rows for call in row.calls]
-    answers = [scores.judged(row, PASSAGE_DEPTH) for row in scores.answerable_rows(predictor)]
-    shown = [hit for judged in answers for hit in judged.hits]
-    sizes = list(map(passage_size, answers))
-    tokens = [hit.tokens for hit in shown if hit.tokens is not None]
-    models = ", ".join(sorted({call.model for call in calls if call.model}))
-    llm = models if models and rows[0].llm in (NO_LLM, NOT_REPORTED) else rows[0].llm
-
-    def per_query(total: int) -> float | None:
-        return total / len(rows) if calls or llm == NO_LLM else None
-
-    return SummaryRow(
-        predictor=predictor,
-        llm=llm,
-        questions=len({row.question_id for row in rows}),
-        estimates={
-            name: estimate(scores.per_question(predictor, measures[name]), scores.clusters)
-            if name in measures and scores.answerable
-            else None
-            for name in dict.fromkeys((*STANDARD, *measures))
-        },
-        llm_calls_per_query=per_query(len(calls)),
-        llm_tokens_per_query=per_query(sum(call.prompt_tokens + call.completion_tokens for call in calls)),
-        llm_cached_calls_per_query=per_query(sum(call.served_by != "server" for call in calls)),
-        llm_failed_calls_per_query=per_query(sum(call.outcome != "ok" for call in calls)),
-        characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
-        # Older runs have no token counts.
-        tokens_per_hit=mean(tokens) if tokens and len(tokens) == len(shown) else None,
-        cpu_mean_ms=warm.mean(CPU),
-        cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
-        first_query_ms=warm.first,
-        timed_queries=len(warm.by_stage.get(TOTAL, {})),
-        excluded_hits=sum(row.excluded or 0 for row in rows),
-        altered_hits=sum(row.altered or 0 for row in rows),
-        missing_hits=sum(row.missing or 0 for row in rows),
-        ambiguous_hits=sum(row.ambiguous or 0 for row in rows),
-        untimed_failures=warm.failed,
-        failures=sum(row.status == "failed" for row in rows),
-        fallbacks=sum(bool(row.fallbacks) for row in rows),
-        answerable_questions=len(scores.answerable),
-        span_questions=sum(
-            any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
-        ),
-        **summarize_passages(sizes),
-        **{
-            f"latency_{name}{end}_ms": getattr(found, f"{bound}_ms", None)
-            for name, found in (("p50", warm.percentile(TOTAL, 0.5)), ("p95", warm.percentile(TOTAL, 0.95)))
-            for end, bound in (("", "value"), ("_low", "low"), ("_high", "high"))
-        },
-        **{
-            f"{name}_p50_ms": getattr(warm.percentile(stage, 0.5), "value_ms", None)
-            for name, stage in (("compute", COMPUTE), ("llm_wait", LLM_WAIT))
-        },
-    )
+    return [SummaryRow(name, scores, timings, chosen) for name in scores.predictors]

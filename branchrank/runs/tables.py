@@ -15,16 +15,13 @@ from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
-from branchrank.runs.summary import COUNTS, SummaryRow, counts_of
+from branchrank.runs.summary import Count, SummaryRow, columns_of
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.matching import gold_level
 from branchrank.scoring.measures import NamedMeasure, named_measure
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FIRST_RATES = STANDARD[:4]
-MORE_RATES = STANDARD[4:]
 
 
 class Sheet(NamedTuple):
@@ -81,29 +78,29 @@ def _sheet(rows: Iterable[Mapping[str, object]]) -> Sheet:
 def summary_sheet(run: RunData) -> Sheet:
     """Return ``summary.csv``, with one row per predictor.
 
-    The first columns are the same for every run, and include the interval bounds of the standard measures.
-    The next columns are the measures that were requested by name, with the bounds of their intervals, and the
-    counts that are not 0 for some predictor (:data:`~branchrank.runs.summary.COUNTS`). If the
-    questions have two gold levels, every measure also has a column for each level, such as
+    The first columns are the same for every run (:mod:`branchrank.runs.summary`), followed by the gold
+    level and the interval bounds of the standard measures. The next columns are the measures that were
+    requested by name, with the bounds of their intervals, and the counts that are not 0 for some predictor.
+    If the questions have two gold levels, every measure also has a column for each level, such as
     ``strict_hit@1_span``.
     """
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
     parts = {level: part for level, part in run.by_gold.items() if part is not run}
     [together] = run.by_gold.keys() - parts.keys()
-    fields = SummaryRow.__struct_fields__
-    first, more = fields[4:9], [name for name in fields[9:] if name not in COUNTS]
+    columns = columns_of("csv", run.summary_rows)
+    counts = [column for column in columns if isinstance(column, Count)]
     return _sheet(
         {
-            **{name: getattr(row, name) for name in fields[:3]},
-            **{name: row.rates[name] for name in FIRST_RATES},
-            **{name: getattr(row, name) for name in first},
-            **{name: row.rates[name] for name in MORE_RATES},
-            **{name: getattr(row, name) for name in more},
+            **{
+                name: cell
+                for column in columns[: -len(counts) or None]
+                for name, cell in column.cells(row).items()
+            },
             "gold": together,
             **_bounds(row, STANDARD),
             **{name: row.rates[name] for name in named},
             **_bounds(row, named),
-            **{name: getattr(row, name) for name in counts_of(run.summary_rows)},
+            **{name: cell for count in counts for name, cell in count.cells(row).items()},
             **{
                 f"{name}_{level}": figure
                 for level, part in parts.items()

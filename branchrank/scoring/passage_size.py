@@ -12,7 +12,6 @@ import msgspec
 
 from branchrank.core.records import UNPLACED, Question, Record, Span
 from branchrank.scoring.matching import Judged, JudgedHit, is_file_level, resolve_source, without_excluded
-from branchrank.scoring.measures import mean
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
@@ -97,20 +96,3 @@ def found_within(hits: Sequence[JudgedHit], question: Question, lines: int) -> b
             return True
         left -= hit.span.lines
     return False
-
-
-def summarize_passages(sizes: Sequence[PassageSize]) -> dict[str, float | None]:
-    """Return a predictor's mean passage sizes. A value is ``None`` if there are no hits or no gold lines.
-
-    ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
-    ``span_precision`` and ``gold_coverage`` are means over the questions whose gold specifies lines.
-    """
-    hits = sum(size.hits for size in sizes)
-    precisions = [size.span_precision for size in sizes if size.span_precision is not None]
-    coverages = [size.gold_coverage for size in sizes if size.gold_coverage is not None]
-    return {
-        "lines_per_hit": sum(size.lines for size in sizes) / hits if hits else None,
-        "repeated_pages": sum(size.repeated_pages for size in sizes) / hits if hits else None,
-        "span_precision": mean(precisions) if precisions else None,
-        "gold_coverage": mean(coverages) if coverages else None,
-    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -63,6 +65,19 @@ def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     result = invoke("verify", copied)
     assert result.exit_code == 1
     assert "summary.csv: line 2, character 17: is 'local,none,22,0.99," in result.output
+
+
+def test_a_table_without_a_newer_column_is_compared_in_the_others(copied: Path) -> None:
+    path = copied / "summary.csv"
+    header, *lines = csv.reader(StringIO(path.read_text()))
+    place = header.index("repeated_pages")
+    shorter = [",".join([*line[:place], *line[place + 1 :]]) for line in (header, *lines)]
+    path.write_text("\n".join([*shorter, ""]))
+    verified = verify(copied)
+    assert (verified.findings, len(verified.notes)) == ((), 1)
+    assert verified.notes[0].startswith("summary.csv has no repeated_pages, ")
+    replace_text(path, f"local,none,22,{lines[0][3]},", "local,none,22,0.99,")
+    assert [found.place for found in verify(copied).findings] == ["line 2, character 17"]
 
 
 def test_a_hit_credited_by_its_quote_is_correct(tmp_path: Path) -> None:

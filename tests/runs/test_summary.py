@@ -116,6 +116,17 @@ def test_every_number_matches_a_manual_calculation() -> None:
     assert float(row["lines_per_hit"]) == pytest.approx((4 + 6 + 4 + 4 + 5 * 6) / 9, rel=1e-5)
 
 
+def test_sizes_weigh_every_hit_and_shares_of_lines_every_question_the_same() -> None:
+    row = summary_of(
+        answered({"q0": [passage("a.md", 1, 10), passage("a.md", 11, 20)], "q1": [passage("a.md", 12, 12)]})
+    )
+    assert [float(row[name]) for name in ("lines_per_hit", "repeated_pages")] == pytest.approx([7, 1 / 3])
+    shares = [(10 / 20 + 1 + 0 + 0) / 4, (1 + 0.1 + 0 + 0) / 4]
+    assert [float(row[name]) for name in ("span_precision", "gold_coverage")] == pytest.approx(shares)
+    row = summary_of(answered({}))
+    assert [row[name] for name in ("lines_per_hit", "span_precision", "gold_coverage")] == ["", "0", "0"]
+
+
 def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), make_questions(8, unanswerable=2), latency_sample=0)
     [row] = csv.DictReader(StringIO(summary_sheet(made).csv))

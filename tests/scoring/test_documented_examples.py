@@ -13,7 +13,7 @@ from branchrank.scoring import intervals, power, significance
 from branchrank.scoring.comparison import gate
 from branchrank.scoring.matching import judge
 from branchrank.scoring.measures import DEFINITIONS, parse_measure
-from branchrank.scoring.passage_size import passage_size, summarize_passages
+from branchrank.scoring.passage_size import passage_size
 from branchrank.scoring.significance import fragility
 from branchrank.scoring.tradeoffs import risk_coverage
 
@@ -59,7 +59,7 @@ def test_measures(heading, measure, printed):
 
 def test_passages():
     size = passage_size(judge(HITS, ASKED))
-    assert f"{summarize_passages([size])['lines_per_hit']:.2f} lines per hit" in section(
+    assert f"{size.lines / size.hits:.2f} lines per hit" in section(
         "measures.md", "lines_per_hit, characters per hit, tokens per hit"
     )
     assert f"{size.gold_lines}/{size.lines} = {size.span_precision:.3f}" in section(

@@ -10,7 +10,7 @@ from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.core.records import UNPLACED, GoldItem, Span
 from branchrank.scoring.matching import judge
-from branchrank.scoring.passage_size import found_within, passage_size, summarize_passages
+from branchrank.scoring.passage_size import found_within, passage_size
 
 
 @given(hits_of, golds_of, st.sets(st.integers(1, 16), max_size=6))
@@ -103,18 +103,3 @@ def test_gold_without_a_line_of_content_counts_all_its_lines():
     assert [judged.ranking(mode).gains for mode in ("half", "full")] == [((1, 2),), ((2, 2),)]
     first = passage_size(msgspec.structs.replace(judged, hits=judged.hits[:1]))
     assert (first.gold_lines, first.span_precision, first.gold_coverage) == (3, 1.0, 0.75)
-
-
-def test_totals_weigh_every_hit_the_same():
-    asked = question(gold("a", 1, 4))
-    answers = [[hit("a", 1, 10), hit("a", 11, 20)], [hit("a", 1, 1)]]
-    sizes = [passage_size(judge(hits, asked)) for hits in answers]
-    assert summarize_passages(sizes) == {
-        "lines_per_hit": 7.0,
-        "repeated_pages": 1 / 3,
-        "span_precision": (0.2 + 1.0) / 2,
-        "gold_coverage": (1.0 + 0.25) / 2,
-    }
-    nothing = {"lines_per_hit": None, "repeated_pages": None, "span_precision": 0.0, "gold_coverage": 0.0}
-    assert summarize_passages([passage_size(judge([], asked))]) == nothing
-    assert set(summarize_passages([]).values()) == {None}

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import csv
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 
 from branchrank.core.io.files import read_beneath
@@ -55,13 +57,20 @@ def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], lis
     again. Without ``corpus``, the text is not compared.
     """
     findings: list[Finding] = []
+    notes: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         write_tables(run, Path(folder))
         for path in sorted(Path(folder).iterdir()):
-            expected = path.read_text(encoding="utf-8")
-            findings += compare(path.name, read_text(run.directory / path.name), expected)
+            stored = read_text(run.directory / path.name)
+            expected, added = _shared_columns(path.read_text(encoding="utf-8"), stored or "")
+            findings += compare(path.name, stored, expected)
+            if added:
+                notes.append(
+                    f"{path.name} has no {', '.join(added)}, which this version adds; "
+                    "`branchrank report RUN` writes it again"
+                )
     report = report_content(run)
-    drawn, notes = drawings(report.plots), []
+    drawn = drawings(report.plots)
     for name, svg in drawn.items():
         file = f"{names.PLOTS}/{name}.svg"
         found = read_text(run.directory / file)
@@ -80,6 +89,25 @@ def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], lis
         passages = gather_passages(run, corpus)
     findings += compare(names.REPORT_HTML, page, html(run, report, drawn, passages))
     return findings, notes
+
+
+def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
+    """Return a CSV table with only the columns of a stored one, and the names of the others.
+
+    The table is unchanged if the stored one is not a table, or has other columns or another order.
+    """
+    try:
+        ours, *lines = csv.reader(StringIO(table))
+        theirs = next(csv.reader(StringIO(stored)), [])
+    except csv.Error:
+        return table, []
+    kept = [place for place, name in enumerate(ours) if name in theirs]
+    if not theirs or len(kept) == len(ours) or [ours[place] for place in kept] != theirs:
+        return table, []
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([line[place] for place in kept] for line in (ours, *lines))
+    return stream.getvalue(), [name for name in ours if name not in theirs]
 
 
 def read_text(path: Path) -> str | None:
