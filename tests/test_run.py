@@ -149,12 +149,12 @@ def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path:
 
     one, other, two = made("one"), made("other"), made("three", "four")
     [pair] = other.compare_with(one).pairs
-    assert (pair.comparison.baseline, pair.comparison.candidate) == ("one (baseline)", "other (candidate)")
+    assert (pair.comparison.baseline, pair.comparison.candidate) == ("one", "other")
     for candidate, baseline in ((two, one), (one, two), (two, made("five", "six"))):
         with pytest.raises(UsageError, match="in common"):
             candidate.compare_with(baseline)
     [chosen] = two.compare_with(one, CompareOptions(predictor="four", baseline="one")).pairs
-    assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one (baseline)", "four (candidate)")
+    assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one", "four")
 
 
 def test_a_run_loads_from_another_working_directory(

@@ -243,7 +243,7 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
     n, tested = compared.pairs[0].comparison.n, compared.pairs[0].comparison.measure
     means: dict[str, dict[str, float]] = {}
     for pair in compared.pairs:
-        each, others = pair.comparison, pair.others
+        each, others = pair.labeled, pair.others
         means[each.baseline] = {tested: each.mean_a, **{found.measure: found.baseline for found in others}}
         means[each.candidate] = {tested: each.mean_b, **{found.measure: found.candidate for found in others}}
     return ResultsTable(
@@ -254,7 +254,7 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
             SystemResult(name=name, means={each: bounded(value, None, n) for each, value in of.items()})
             for name, of in means.items()
         ),
-        comparisons=tuple(pair.comparison for pair in compared.pairs if not pair.failed),
+        comparisons=tuple(pair.labeled for pair in compared.pairs if not pair.failed),
     )
 
 

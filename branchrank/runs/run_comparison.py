@@ -85,19 +85,22 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class TestedPair(Record, frozen=True, kw_only=True):
-    """The test of a predictor in the candidate run against a predictor in the baseline run.
+    """The test of a predictor in the candidate run against a predictor in the baseline run."""
 
-    ``names`` are the names of the predictor in the baseline run and in the candidate run. ``comparison``
-    contains the test of the primary measure. ``won`` and ``lost`` contain the ids of the questions on which
-    the candidate scored higher and lower, in the order of the run. ``failed`` is true if one of them failed
-    every query; then no verdict is printed.
-    """
-
-    names: tuple[str, str]
+    #: The test of the primary measure, with the predictor's name in each run.
     comparison: Comparison
+    #: The questions on which the candidate scored higher and lower, in the order of the run.
     won: tuple[str, ...]
     lost: tuple[str, ...]
+    #: Whether one of them failed every query; then no verdict is printed.
     failed: bool = False
+
+    @property
+    def labeled(self) -> Comparison:
+        """The comparison for text, with the run of each predictor in its name."""
+        found = self.comparison
+        names = {"baseline": f"{found.baseline} (baseline)", "candidate": f"{found.candidate} (candidate)"}
+        return msgspec.structs.replace(found, **names)
 
 
 class Pair(TestedPair, frozen=True, kw_only=True):
@@ -115,7 +118,7 @@ class Pair(TestedPair, frozen=True, kw_only=True):
     by_gold: tuple[Change, ...] = ()
 
     def __str__(self) -> str:
-        old, new, found = self.baseline, self.candidate, self.comparison
+        old, new, found = self.baseline, self.candidate, self.labeled
         verdict = [f"{opening(found)} {sentence(found)}", f"effect size: {effect(found)}"]
         if self.failed:
             verdict = [
@@ -213,12 +216,12 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         changes=tuple(changed_settings(candidate, baseline)),
         pairs=tuple(
             Pair(
-                **{name: getattr(tested, name) for name in TestedPair.__struct_fields__},
-                baseline=baseline.summary_row(tested.names[0]),
-                candidate=candidate.summary_row(tested.names[1]),
-                others=tuple(_change(baseline, candidate, tested.names, each) for each in others),
+                **msgspec.structs.asdict(tested),
+                baseline=baseline.summary_row(tested.comparison.baseline),
+                candidate=candidate.summary_row(tested.comparison.candidate),
+                others=tuple(_change(baseline, candidate, tested.comparison, each) for each in others),
                 by_gold=tuple(
-                    _change(baseline.by_gold[level], part, tested.names, chosen, level)
+                    _change(baseline.by_gold[level], part, tested.comparison, chosen, level)
                     for level, part in candidate.by_gold.items()
                     if part is not candidate
                 ),
@@ -234,19 +237,14 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
     chosen = candidate.measure(options.primary)
     baseline.check_kept(chosen)
     pairs = _pairs(candidate, baseline, options)
-    scores = [
-        (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))
-        for old, new in pairs
-    ]
+    before = {old: baseline.scores.per_question(old, chosen) for old, _ in pairs}
+    after = {new: candidate.scores.per_question(new, chosen) for _, new in pairs}
     comparisons = compare_pairs(
-        [(f"{old} (baseline)", f"{new} (candidate)") for old, new in pairs],
-        {
-            name: values
-            for (old, new), (before, after) in zip(pairs, scores, strict=True)
-            for name, values in ((f"{old} (baseline)", before), (f"{new} (candidate)", after))
-        },
+        pairs,
+        after,
         candidate.clusters,
         measure=chosen.name,
+        baselines=before,
         options=msgspec.structs.replace(
             options,
             alpha=candidate.settings.alpha,
@@ -256,25 +254,24 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
     )
     return [
         TestedPair(
-            names=(old, new),
             comparison=comparison
             if comparison.differing
             else msgspec.structs.replace(
                 comparison, identical=candidate.scores.hits(new) == baseline.scores.hits(old)
             ),
-            won=tuple(key for key, value in after.items() if value > before[key]),
-            lost=tuple(key for key, value in after.items() if value < before[key]),
+            won=tuple(key for key, value in after[new].items() if value > before[old][key]),
+            lost=tuple(key for key, value in after[new].items() if value < before[old][key]),
             failed=baseline.scores.failed(old) or candidate.scores.failed(new),
         )
-        for (old, new), (before, after), comparison in zip(pairs, scores, comparisons, strict=True)
+        for (old, new), comparison in zip(pairs, comparisons, strict=True)
     ]
 
 
 def _change(
-    baseline: RunData, candidate: RunData, pair: tuple[str, str], measure: NamedMeasure, gold: str = ""
+    baseline: RunData, candidate: RunData, pair: Comparison, measure: NamedMeasure, gold: str = ""
 ) -> Change:
-    before = baseline.scores.per_question(pair[0], measure)
-    after = candidate.scores.per_question(pair[1], measure)
+    before = baseline.scores.per_question(pair.baseline, measure)
+    after = candidate.scores.per_question(pair.candidate, measure)
     return Change(
         measure=measure.name,
         baseline=mean(before.values()),

@@ -92,10 +92,17 @@ class Stratum(NamedTuple):
     """The scores and gold pages for one dataset.
 
     ``scores`` maps system -> question id -> score in 0..1. ``pages`` maps question id -> source of the gold.
+    ``baselines`` are the scores of the baselines, if they are systems of another run.
     """
 
     scores: Mapping[str, Scores]
     pages: Mapping[str, str]
+    baselines: Mapping[str, Scores] | None = None
+
+    def values(self, baseline: str, candidate: str) -> list[Floats]:
+        """Return the scores of both systems of a pair, in the order of the pages."""
+        both = ((self.baselines or self.scores)[baseline], self.scores[candidate])
+        return [np.array([scores[key] for key in self.pages]) for scores in both]
 
 
 class _Tested(Record, frozen=True, kw_only=True):
@@ -124,20 +131,23 @@ def compare_pairs(
     clusters: Mapping[str, str],
     *,
     measure: str,
+    baselines: Mapping[str, Scores] | None = None,
     options: CompareOptions = DEFAULTS,
 ) -> tuple[Comparison, ...]:
     """Compare each candidate with its own baseline; Holm's correction covers all the pairs.
 
     Each pair consists of the names of a baseline and a candidate. ``scores`` maps name -> question id ->
-    score in 0..1. ``clusters`` maps question id -> gold source. If an LLM predictor has repeats, average
-    their scores before calling this function.
+    score in 0..1. ``baselines`` are the scores of the baselines, if they are systems of another run.
+    ``clusters`` maps question id -> gold source. If an LLM predictor has repeats, average their scores before
+    calling this function.
 
     Raises :class:`UsageError` for a negative delta or a score outside 0..1. Also raises :class:`UsageError`
     if there are no questions, or if a predictor is not scored on exactly the questions of ``clusters``.
     """
-    for name in (name for pair in pairs for name in pair):
-        _check(name, scores[name], clusters, options.delta)
-    stratum = Stratum(scores=scores, pages=dict(sorted(clusters.items())))
+    for baseline, candidate in pairs:
+        _check(baseline, (baselines or scores)[baseline], clusters, options.delta)
+        _check(candidate, scores[candidate], clusters, options.delta)
+    stratum = Stratum(scores=scores, pages=dict(sorted(clusters.items())), baselines=baselines)
     return compare_strata([stratum], pairs, measure=measure, options=options)
 
 
@@ -187,7 +197,7 @@ def _tested(
 ) -> _Tested:
     """Test one pair on one dataset, or over several datasets."""
     one = len(strata) == 1
-    scored = [[np.array([of[name][key] for key in keys]) for name in pair] for of, keys in strata]
+    scored = [stratum.values(*pair) for stratum in strata]
     gaps = [_differences(baseline, candidate) for baseline, candidate in scored]
     pages = [list(stratum.pages.values()) for stratum in strata]
     # The sums are multiplied by a factor of at least 1, because sign_flip treats sums below 1e-9 as 0.

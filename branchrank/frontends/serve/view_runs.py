@@ -312,12 +312,12 @@ def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> Compared
 
 
 def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem:
-    found, (old, new) = pair.comparison, pair.names
+    found = pair.comparison
     failed = "no verdict, because every query of one failed"
     return ComparedSystem(
-        system=safe(new),
+        system=safe(found.candidate),
         values=(score(found.mean_b, found.measure), score(found.mean_a, found.measure)),
-        p50_ms=(_p50_ms(run, new), _p50_ms(before, old)),
+        p50_ms=(_p50_ms(run, found.candidate), _p50_ms(before, found.baseline)),
         gap=gap_with_interval(found, found.measure),
         verdict="" if pair.failed else found.verdict,
         words=failed if pair.failed else verdict_words(found),
