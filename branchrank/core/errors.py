@@ -5,6 +5,7 @@
     BranchRankError                 1
     +-- UsageError                  2   a flag, setting or argument is invalid
     |   +-- ArgumentNameError           a function has no argument of this name
+    |   +-- Problems                    several of them are
     +-- InputError                  3   an input file is missing or invalid
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
     |   +-- QuestionError               a question file is invalid
@@ -112,6 +113,14 @@ class UsageError(BranchRankError):
 
 class ArgumentNameError(UsageError, TypeError):
     """Error for an argument name that a function or a record does not have. It is also a ``TypeError``."""
+
+
+class Problems(UsageError):
+    """Error for several invalid values at once, which the message lists below its first line."""
+
+    def __init__(self, first: str, problems: Sequence[str], *, remedy: Remedies = ()) -> None:
+        super().__init__("\n  - ".join((first, *problems)), remedy=remedy)
+        self.problems = tuple(problems)
 
 
 class InputError(BranchRankError):

@@ -196,6 +196,21 @@ class RunRecord(Record, frozen=True, kw_only=True):
         across two cassettes.
         """
         llm = self.settings.get("llm", {})
+        return {
+            **self.sealed_plan,
+            "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
+            "--llm-record": llm.get("record"),
+            "--llm-replay": llm.get("replay"),
+        }
+
+    @property
+    def sealed_plan(self) -> dict[str, object]:
+        """The part of the plan that a seal contains, by the names that it stores and messages show.
+
+        A seal has the settings of the indexes in place of their digests. It has no cassette, so that a
+        recorded run and its replay match the same seal.
+        """
+        llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
         return {
             "--experiment": self.experiment,
@@ -206,7 +221,6 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "--top-k": self.top_k,
             "the predictors": self.predictors,
             "--sample-seed": self.seed,
-            "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
             **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
             "--trace-depth": benchmark.get("trace_depth"),
             "--latency-sample": benchmark.get("latency_sample"),
@@ -214,8 +228,6 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "--question-text": benchmark.get("question_text"),
             "--rows": self.rows_file,
             "--llm-completion-tokens": llm.get("completion_tokens"),
-            "--llm-record": llm.get("record"),
-            "--llm-replay": llm.get("replay"),
         }
 
 

@@ -23,6 +23,14 @@ from branchrank.scoring.measures import NamedMeasure, named_measure
 if TYPE_CHECKING:
     import pandas as pd
 
+#: The columns of ``comparisons.csv``, which are fields of a :class:`Comparison`.
+COMPARED = (
+    *("measure", "baseline", "candidate", "n", "clusters", "mean_a", "mean_b", "difference"),
+    *("ci_low", "ci_high", "p", "p_adjusted", "test", "p_mcnemar", "p_t", "wins", "ties", "losses"),
+    *("mde", "questions_needed", "p_floor", "unseen", "rare_losses", "rare_wins", "family", "alpha", "delta"),
+    *("verdict", "odds_ratio", "odds_low", "odds_high", "d_z"),
+)
+
 
 class Sheet(NamedTuple):
     """The columns and lines of a CSV file. Each column holds text, floats or whole numbers.
@@ -125,16 +133,14 @@ def _level(row: SummaryRow, measures: Sequence[str]) -> dict[str, float | None]:
 
 def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     """Return ``comparisons.csv``, with one :class:`Comparison` per line."""
-    header = [
-        name
-        for name in Comparison.__struct_fields__
-        if name not in ("differences", "identical", "unplaced", "documents")
-    ]
-    lines = [{name: getattr(each, name) for name in header} for each in comparisons]
-    for line in lines:
-        if line["questions_needed"] is not None:  # the column has empty cells
-            line["questions_needed"] = float(line["questions_needed"])
-    return Sheet(header, [list(line.values()) for line in lines])
+
+    def cell(comparison: Comparison, name: str) -> object:
+        value = getattr(comparison, name)
+        # The column of questions_needed has empty cells, so its numbers are floats.
+        return float(value) if name == "questions_needed" and value is not None else value
+
+    lines = [[cell(comparison, name) for name in COMPARED] for comparison in comparisons]
+    return Sheet(COMPARED, lines)
 
 
 def questions_sheet(run: RunData) -> Sheet:

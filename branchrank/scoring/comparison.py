@@ -48,71 +48,62 @@ DEFAULTS = CompareOptions()
 class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
 
-    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
-    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the difference. The
-    bounds are ``None`` if the gold is on too few pages. ``family`` is the number of comparisons that Holm's
-    correction covers. The probability that the intervals of all ``family`` comparisons contain their true
-    differences is at least 1 - ``alpha``. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p``
-    after Holm's correction over ``family`` comparisons. ``p_mcnemar`` is the p-value from McNemar's test, or
-    ``None`` if any score is neither 0 nor 1. ``p_t`` is the p-value from the paired t-test. Reports show
-    ``p_mcnemar`` and ``p_t``, but the verdict depends on neither of them. ``wins``, ``ties`` and ``losses``
-    count the questions on which the candidate's score is higher than, equal to or lower than the baseline's
-    score. ``mde`` is the smallest true difference that ``n`` questions with the observed disagreement (or
-    standard deviation) can detect with 80% power. ``questions_needed`` is the number of questions needed to
-    detect the observed difference with 80% power. ``mde`` and ``questions_needed`` account for clustering and
-    for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any
-    difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
-    smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
-    differ. ``unseen`` is the difference that rare pages could undo, or 0 if the adjusted p is at
-    least alpha or these pages are at most ``delta``. ``rare_losses`` and ``rare_wins`` are the largest shares
-    of pages that the candidate and the baseline may lose whole. ``identical`` is true if both systems
-    returned the same hits. ``unplaced`` is the largest rise of a mean if texts without a place in the corpus
-    were gold, or 0 if this could not change a conclusion. ``odds_ratio`` with its bounds ``odds_low`` and
-    ``odds_high`` (for hit rates) and ``d_z`` (for other measures) are effect sizes
-    (:mod:`branchrank.scoring.intervals`). ``documents`` is the number of documents in the corpus, or 0 if it
-    is not known.
-
-    In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
-    counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
-    sizes and the figures for planning (``mde``, ``questions_needed``) are ``None``. The bounds of the
-    interval are ``None`` if any dataset has too few pages.
+    Over several datasets, the difference and the means are macro averages, and the counts are sums.
     """
 
     measure: str
     baseline: str
     candidate: str
     n: int
+    #: Groups of questions about the same page.
     clusters: int
+    #: The means of the baseline and the candidate, and the candidate's mean minus the baseline's.
     mean_a: float
     mean_b: float
     difference: float
+    #: The interval of the difference, at a level for which all ``family`` intervals are correct with a
+    #: probability of at least 1 - ``alpha``. ``None`` if the gold is on too few pages.
     ci_low: float | None
     ci_high: float | None
+    #: The p-value of ``test``, and after Holm's correction over ``family`` comparisons.
     p: float
     p_adjusted: float
     test: str
+    #: McNemar's test (``None`` if a score is neither 0 nor 1) and the paired t-test, which decide nothing.
     p_mcnemar: float | None = None
     p_t: float | None = None
+    #: Questions on which the candidate's score is higher than, equal to and lower than the baseline's.
     wins: int
     ties: int
     losses: int
+    #: The smallest difference that ``n`` questions detect with 80% power. ``None``: no difference.
     mde: float | None = None
+    #: How many questions detect the observed difference with 80% power. ``None``: more than 20,000.
     questions_needed: int | None = None
+    #: The smallest possible p-value: the same system wins in every cluster in which the scores differ.
     p_floor: float
+    #: The difference that rare pages could undo, or 0 if there is nothing to undo.
     unseen: float = 0.0
+    #: The largest shares of pages that the candidate and the baseline may lose whole.
     rare_losses: float = 1.0
     rare_wins: float = 1.0
     family: int
     alpha: float
+    #: The largest difference that counts as equivalent.
     delta: float
     verdict: Verdict
+    #: The effect size of hits with its interval, and of other measures (:mod:`branchrank.scoring.intervals`).
     odds_ratio: float | None = None
     odds_low: float | None = None
     odds_high: float | None = None
     d_z: float | None = None
+    #: The mean difference on each of several datasets.
     differences: tuple[float, ...] = ()
+    #: Whether both systems returned the same hits.
     identical: bool = False
+    #: The largest rise of a mean if texts without a place were gold, or 0 if this changes nothing.
     unplaced: float = 0.0
+    #: The number of documents in the corpus, or 0 if it is not known.
     documents: int = 0
 
     @property

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from branchrank.core.errors import UsageError, or_else, suggestion
+from branchrank.core.errors import Problems, UsageError, or_else, suggestion
 from branchrank.core.io.files import read_file
 from branchrank.core.records import Record
 from branchrank.core.settings.fields import Settings as Settings
@@ -291,8 +291,9 @@ def resolve(
         if len(values) == len(settings):
             parts[part.section] = part(**values)
     if problems:
-        raise UsageError(
-            "invalid settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
+        raise Problems(
+            "invalid settings:",
+            problems,
             remedy="correct the settings; `branchrank settings` lists all names, values and ranges",
         )
     made = Resolved(parts=parts, origins=origins)

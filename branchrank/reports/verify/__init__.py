@@ -103,7 +103,7 @@ def verify(
     findings += derived
     if seal is not None:
         found = differences(read_seal(Path(seal)), seal_of(record))
-        findings += [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
+        findings += [Finding(file=names.RUN_JSON, place="seal", message=str(each)) for each in found]
     done = None
     if rerun:
         with shown_progress(progress) as shown:

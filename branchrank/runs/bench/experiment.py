@@ -25,7 +25,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import InputError, MissingDependencyError, UsageError, nearest_path, or_else
+from branchrank.core.errors import (
+    InputError,
+    MissingDependencyError,
+    Problems,
+    UsageError,
+    nearest_path,
+    or_else,
+)
 from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.core.settings import (
     ALIASES,
@@ -61,8 +68,6 @@ from branchrank.search.systems.system_checks import problems
 _SWEEP = "sweep"
 #: Keys of a system's table that are not fields of the system.
 _OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor")
-#: The prefix of each problem in an error message that lists several problems.
-BULLET = "  - "
 #: The number of names that the error about a missing file lists.
 _SHOWN = 8
 
@@ -200,13 +205,10 @@ def plan_from_experiment(
     )
 
 
-def _refused(path: Path, found: Sequence[str], remedy: str) -> UsageError:
-    each = list(dict.fromkeys(found))
-    count = "1 problem" if len(each) == 1 else f"{len(each)} problems"
-    return UsageError(
-        f"{path} has {count}:\n" + "\n".join(BULLET + problem for problem in each),
-        remedy=remedy,
-    )
+def _refused(path: Path, found: Sequence[str], remedy: str) -> Problems:
+    listed = list(dict.fromkeys(found))
+    count = "1 problem" if len(listed) == 1 else f"{len(listed)} problems"
+    return Problems(f"{path} has {count}:", listed, remedy=remedy)
 
 
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
@@ -233,11 +235,8 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
     try:
         return make()
     except (UsageError, InputError, MissingDependencyError) as error:
-        listed = [line for line in error.message.splitlines() if line.startswith(BULLET)]
-        found.extend(
-            [line.removeprefix(BULLET) for line in listed]
-            or ["; ".join(filter(None, (error.message, error.remedy)))]
-        )
+        one = "; ".join(filter(None, (error.message, error.remedy)))
+        found.extend(error.problems if isinstance(error, Problems) else [one])
         return None
 
 
@@ -304,7 +303,7 @@ def _outside(name: str, table: Mapping[str, Any]) -> list[BenchmarkPredictor]:
     except msgspec.ValidationError as error:
         wrong.append(str(error))
     if wrong:
-        raise UsageError("\n".join(f"{BULLET}[systems.{name}] {each}" for each in wrong))
+        raise Problems("wrong tables:", [f"[systems.{name}] {each}" for each in wrong])
     return [made] if made else []
 
 
@@ -385,7 +384,7 @@ class _Systems(NamedTuple):
             raise UsageError(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
         own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
         if wrong := _wrong(inherited, own):
-            raise UsageError("\n".join(f"{BULLET}[systems.{name}] {each}" for each in wrong))
+            raise Problems("wrong tables:", [f"[systems.{name}] {each}" for each in wrong])
         return _laid_over(inherited, own)
 
 

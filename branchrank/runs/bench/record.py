@@ -222,10 +222,6 @@ def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits. The digest of each index is omitted, because a seal
-#: contains the settings of the indexes instead. Cassette flags are omitted, so that a recorded run and its
-#: replay match the same seal.
-_LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
 
@@ -238,8 +234,7 @@ class Seal(Record, frozen=True, kw_only=True):
 
 def seal_of(run: RunRecord) -> Seal:
     """Return the seal of the plan in a run's record."""
-    parts: dict[str, object] = {name: value for name, value in run.plan.items() if name not in _LEFT_OUT}
-    parts["the settings of the indexes"] = run.index_settings
+    parts: dict[str, object] = {**run.sealed_plan, "the settings of the indexes": run.index_settings}
     for name, value in run.settings.get("benchmark", {}).items():
         parts[f"benchmark.{name}"] = value
     short = {name: _part(value) for name, value in parts.items()}
@@ -276,7 +271,7 @@ def check_seal(plan: Plan, planned: RunRecord, path: Path) -> SealRecord:
     different = differences(seal, _seal_now(plan, planned))
     if different:
         raise InputError(
-            f"the plan differs from the plan in the seal {path}:\n" + "\n".join(different),
+            f"the plan differs from the plan in the seal {path}:\n" + "\n".join(map(str, different)),
             remedy="run the sealed plan, or seal this plan in another file",
         )
     return SealRecord(file=relative(path), digest=seal.digest)
@@ -297,10 +292,23 @@ def read_seal(path: Path) -> Seal:
     return seal
 
 
-def differences(seal: Seal, other: Seal) -> list[str]:
-    """Describe each part in which the seal ``other`` differs from ``seal``."""
+class PlanDifference(Record, frozen=True, kw_only=True):
+    """A part of a plan whose value is not the sealed one."""
+
+    part: str
+    sealed: Part
+    now: Part
+
+    def __str__(self) -> str:
+        return f"{self.part}: sealed {self.sealed!r}, now {self.now!r}"
+
+
+def differences(seal: Seal, other: Seal) -> list[PlanDifference]:
+    """Return each part in which the seal ``other`` differs from ``seal``."""
     return [
-        f"{name}: sealed {seal.parts.get(name, 'nothing')!r}, now {other.parts.get(name, 'nothing')!r}"
+        PlanDifference(
+            part=name, sealed=seal.parts.get(name, "nothing"), now=other.parts.get(name, "nothing")
+        )
         for name in dict.fromkeys((*seal.parts, *other.parts))
         if seal.parts.get(name, "") != other.parts.get(name, "")
     ]
