@@ -58,7 +58,7 @@ class Run(RunData):
     def failed(self) -> tuple[str, ...]:
         """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
         found = failures(self.rows, self.record.predictors)
-        return tuple(failure.text for failure in found if failure.is_total)
+        return tuple(str(caution) for caution in found if caution.kind == "failed")
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -27,9 +27,9 @@ from branchrank.runs.words import (
     enough_words,
     margin,
     milliseconds,
-    open_question,
     size,
     way_on,
+    why_open,
 )
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.tradeoffs import Choice, Standing
@@ -107,7 +107,7 @@ def _advice(runs: Sequence[RunData], limits: Limits, delta: float | None) -> Adv
         delta=margin(run.settings.delta, run.primary.name),
         left_out=left_out,
         open=tuple(_possible(each) for each in undecided),
-        doubts=tuple(cautions(run)),
+        doubts=tuple(map(str, cautions(run))),
         next=_next(run, undecided, measured=len(found) == len(kept) > 0),
     )
 
@@ -179,7 +179,7 @@ def _open(run: RunData, found: Sequence[Standing], chosen: Choice) -> list[Compa
 
 def _possible(each: Comparison) -> str:
     loss = "an unknown amount" if each.ci_low is None else size(-each.ci_low, each.measure)
-    return f"{each.candidate} may lose up to {loss} against {each.baseline}: {open_question(each)}"
+    return f"{each.candidate} may lose up to {loss} against {each.baseline}: {'; '.join(why_open(each))}"
 
 
 def _next(run: RunData, undecided: Sequence[Comparison], *, measured: bool) -> str:

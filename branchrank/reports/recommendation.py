@@ -19,29 +19,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal
 
 import msgspec
 
 from branchrank.core.io.table import Cell, Styled, plain_cell
-from branchrank.core.records import NOT_REPORTED
+from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.reports.blocks import Callout
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.warnings import failures
+from branchrank.runs.warnings import Caution, failures, recorded
 from branchrank.runs.words import (
+    bounds,
     change,
-    interval,
     interval_words,
     margin,
     milliseconds,
     number,
-    open_question,
     plural,
     score,
     size,
+    why_open,
 )
 from branchrank.scoring.comparison import PILOT_BELOW, Comparison, Verdict
 
@@ -58,21 +57,22 @@ def is_pilot(run: RunData) -> bool:
     return len(run.scores.answerable) < PILOT_BELOW
 
 
-def cautions(run: RunData) -> list[str]:
-    """Return all warnings about a run, starting with those that do not concern a single predictor."""
-    found = []
+def cautions(run: RunData) -> list[Caution]:
+    """Return all cautions about a run, starting with those that do not concern a single predictor."""
+    found: list[Caution] = []
     if is_pilot(run):
-        found.append(
+        words = (
             f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
         )
+        found.append(Caution(kind="pilot", words=words))
     if asked := maybe_tuned_on(run):
-        found.append(f"{asked}: scores on questions used for tuning can be too high.")
-    found += (
-        f"{name}: tuned on these questions, so its scores can be too high" for name in run.record.tuned_here
-    )
-    found += run.record.warnings
-    found += (failure.text for failure in failures(run.rows, run.record.predictors))
-    return sorted(found, key=lambda text: _concerns(text, run.predictors))
+        words = f"{asked}: scores on questions used for tuning can be too high."
+        found.append(Caution(kind="tuned", words=words))
+    words = "tuned on these questions, so its scores can be too high"
+    found += (Caution(kind="tuned", words=words, predictor=name) for name in run.record.tuned_here)
+    found += (recorded(text, run.predictors) for text in run.record.warnings)
+    found += failures(run.rows, run.record.predictors)
+    return sorted(found, key=lambda caution: bool(caution.predictor))
 
 
 def maybe_tuned_on(run: RunData) -> str:
@@ -84,70 +84,89 @@ def maybe_tuned_on(run: RunData) -> str:
     return "Systems were tuned, and no split was declared (--split)" if tuned and not record.split else ""
 
 
-def _concerns(caution: str, predictors: Sequence[str]) -> bool:
-    return caution.startswith(tuple(f"{name}: " for name in predictors))
+class Recommendation(Record, frozen=True, kw_only=True):
+    """What a run recommends, and why. :func:`recommendation_cells` puts it into words.
 
-
-def about(run: RunData, *predictors: str) -> list[str]:
-    """Return the warnings about these predictors, without warnings about the whole run."""
-    return [text for text in cautions(run) if _concerns(text, predictors)]
-
-
-class Recommended(NamedTuple):
-    """The sentences of a recommendation, of which the first two cells are the verdict.
-
-    ``system`` is the system that is recommended or leads, and ``open`` the comparison that is not decided.
+    ``unanswerable``, ``failed`` and ``zero`` recommend nothing, and ``alone`` has nothing to compare with.
+    ``better`` is a system that beats all its rivals. ``cheaper`` is a rival that loses less than delta to the
+    leader, ``dearer`` a leader with a cheaper rival that may lose more. ``settled`` is a leader for which it
+    makes no difference which system is used, and ``open`` one that is not decided.
     """
 
-    text: tuple[Cell, ...]
+    kind: Literal["unanswerable", "failed", "zero", "alone", "better", "cheaper", "dearer", "settled", "open"]
+    #: The system that is recommended, or that leads.
     system: str = ""
-    open: Comparison | None = None
+    #: The comparisons of the leader as the candidate, in ascending order of difference.
+    rivals: tuple[Comparison, ...] = ()
+    #: The comparison that the words are about.
+    closest: Comparison | None = None
+
+    @property
+    def open(self) -> Comparison | None:
+        """The comparison that is not decided."""
+        return self.closest if self.kind in ("dearer", "open") else None
 
 
 def recommendation(run: RunData) -> Callout:
     """Return the recommendation, together with all cautions about the run."""
-    return Callout(text=recommended(run).text, cautions=tuple(cautions(run)))
+    text = recommendation_cells(run, recommended(run))
+    return Callout(text=text, cautions=tuple(map(str, cautions(run))))
 
 
 def recommendation_text(run: RunData) -> str:
     """Return the recommendation as plain text, without cautions."""
-    return " ".join(map(plain_cell, recommended(run).text))
+    return " ".join(map(plain_cell, recommendation_cells(run, recommended(run))))
 
 
-def recommended(run: RunData) -> Recommended:
-    """Return the recommendation with its system and the open comparison."""
+def recommended(run: RunData) -> Recommendation:
+    """Return the recommendation with its system and the comparisons that it rests on."""
     if not run.scores.answerable:
-        why = "none of the questions has an answer in the corpus."
-        return Recommended((Styled("No recommendation:"), why))
+        return Recommendation(kind="unanswerable")
     usable = [name for name in run.predictors if not run.scores.failed(name)]
     if not usable:
-        return Recommended((Styled("No recommendation:"), "every query failed."))
+        return Recommendation(kind="failed")
     # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
     rivals = _rivals(run, leader)
     if not rivals:
-        return Recommended(_single(run, leader), leader)
+        return Recommendation(kind="alone", system=leader)
     if run.scores.average(leader, run.primary) == 0:
-        text = (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
-        return Recommended(text, leader)
-    unsettled = [each for each in rivals if each.verdict != "better"]
+        return Recommendation(kind="zero", system=leader)
+    unsettled = [rival for rival in rivals if rival.verdict != "better"]
     if not unsettled:
-        return Recommended(_winner(run, leader, rivals), leader)
-    cheaper = [each for each in unsettled if _is_cheaper(run, each.baseline, leader)]
+        return Recommendation(kind="better", system=leader, rivals=rivals, closest=rivals[0])
+    cheaper = [rival for rival in unsettled if _is_cheaper(run, rival.baseline, leader)]
     if cheaper:
         # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
-        rival = min(cheaper, key=lambda each: (not each.excludes_gain, each.difference))
-        shown = (rival.baseline, None) if rival.excludes_gain else (leader, rival)
-        return Recommended(_cheaper(run, leader, rival), *shown)
-    undecided = [each for each in unsettled if not _is_settled(run, each)]
-    return Recommended(_tie(run, leader, rivals, undecided), leader, undecided[0] if undecided else None)
+        closest = min(cheaper, key=lambda rival: (not rival.excludes_gain, rival.difference))
+        if closest.excludes_gain:
+            return Recommendation(kind="cheaper", system=closest.baseline, rivals=rivals, closest=closest)
+        return Recommendation(kind="dearer", system=leader, rivals=rivals, closest=closest)
+    undecided = [rival for rival in unsettled if not _is_settled(run, rival)]
+    if undecided:
+        return Recommendation(kind="open", system=leader, rivals=rivals, closest=undecided[0])
+    return Recommendation(kind="settled", system=leader, rivals=rivals, closest=unsettled[0])
+
+
+def recommendation_cells(run: RunData, made: Recommendation) -> tuple[Cell, ...]:
+    """Put a recommendation into words. The first two cells are the verdict."""
+    if made.closest is not None:
+        return _SENTENCES[made.kind](run, made, made.closest)
+    if made.kind == "alone":
+        return _alone(run, made.system)
+    why = {
+        "unanswerable": "none of the questions has an answer in the corpus.",
+        "failed": "every query failed.",
+    }
+    zero = f"every system scored 0 ({_found(run, made.system)})." if made.kind == "zero" else ""
+    return (Styled("No recommendation:"), zero or why[made.kind])
 
 
 def decided(run: RunData) -> list[str]:
     """Return which systems are better and which are worse than the baseline, as sentences."""
-    found, baseline = [], run.judgment.baseline
+    sentences, baseline = [], run.judgment.baseline
     for verdict in ("better", "worse"):
         of = [
             each for each in run.judgment.comparisons if (each.baseline, each.verdict) == (baseline, verdict)
@@ -156,16 +175,15 @@ def decided(run: RunData) -> list[str]:
         listed = " and ".join([*([", ".join(first)] if first else []), last])
         if of:
             who = listed if len(of) <= _LISTED else f"{len(of)} systems"
-            found.append(f"{who} {'is' if len(of) == 1 else 'are'} {verdict} than {baseline}.")
-    return found
+            sentences.append(f"{who} {'is' if len(of) == 1 else 'are'} {verdict} than {baseline}.")
+    return sentences
 
 
-def _rivals(run: RunData, name: str) -> list[Comparison]:
+def _rivals(run: RunData, name: str) -> tuple[Comparison, ...]:
     """Return the comparisons of ``name`` as the candidate, in ascending order of difference."""
-    found = [_seen_from(each, name) for each in run.judgment.comparisons]
-    return sorted(
-        (each for each in found if each.candidate == name), key=lambda each: (each.difference, each.baseline)
-    )
+    seen = [_seen_from(each, name) for each in run.judgment.comparisons]
+    own = [each for each in seen if each.candidate == name]
+    return tuple(sorted(own, key=lambda each: (each.difference, each.baseline)))
 
 
 def _seen_from(each: Comparison, name: str) -> Comparison:
@@ -186,26 +204,25 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
     )
 
 
-def _single(run: RunData, name: str) -> tuple[Cell, ...]:
+def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
     why = "It is the only system in this run, so nothing was compared."
     if len(run.predictors) > 1:
         why = "It was not compared, because every query of the systems to compare it with failed."
-    row = run.summary_row(name)
-    estimate = row.estimates[run.primary.name]
-    likely = ""
-    if estimate is not None and estimate.low is not None:
-        likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
+    row, measure = run.summary_row(name), run.primary.name
+    estimate = row.estimates[measure]
+    known = estimate is not None and estimate.low is not None
+    likely = f" (95% interval {bounds(estimate, measure)})" if known else ""
     return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", f"Cost: {_cost(row)}.", why)
 
 
-def _winner(run: RunData, name: str, rivals: list[Comparison]) -> tuple[Cell, ...]:
-    closest, others = rivals[0], len(rivals) - 1
+def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
+    name, others = made.system, len(made.rivals) - 1
     over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
         over += f" and {plural(others, 'other')}"
     cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
     more = [cost, *_not_inferior(run, name)]
-    compared = {name, *(each.baseline for each in rivals)}
+    compared = {name, *(rival.baseline for rival in made.rivals)}
     if rest := [each for each in run.predictors if each not in compared]:
         more.append(
             f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
@@ -219,37 +236,36 @@ def _is_settled(run: RunData, each: Comparison) -> bool:
     return each.identical or each.verdict == "equivalent within delta" or (is_baseline and each.excludes_loss)
 
 
-def _tie(run: RunData, name: str, rivals: list[Comparison], undecided: list[Comparison]) -> tuple[Cell, ...]:
-    unsettled = [each for each in rivals if each.verdict != "better"]
-    closest = undecided[0] if undecided else unsettled[0]
-    more = [_open(closest)] if undecided else []
-    if others := [each.baseline for each in unsettled if each is not closest]:
+def _tie(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
+    name = made.system
+    more = [_open(closest)] if made.open else []
+    if others := [each.baseline for each in made.rivals if each.verdict != "better" and each is not closest]:
         more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
     more += decided(run)
     leads = "leads" if closest.difference else "shares the lead"
-    lead = f"Inconclusive, {name} {leads}:" if undecided else f"{_verb(run)} {name}:"
-    verdict = f"{_found(run, name)}, {_unclear(closest)}."
+    lead = f"Inconclusive, {name} {leads}:" if made.open else f"{_verb(run)} {name}:"
     cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
-    return (Styled(lead), verdict, *more, cost)
+    return (Styled(lead), f"{_found(run, name)}, {_unclear(closest)}.", *more, cost)
 
 
-def _cheaper(run: RunData, leader: str, rival: Comparison) -> tuple[Cell, ...]:
+def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell, ...]:
     """Recommend the cheaper system if a loss of delta or more is excluded, and otherwise name it."""
-    name, cheap, dear = rival.baseline, run.summary_row(rival.baseline), run.summary_row(leader)
-    price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
-    gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
-    most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
-    verdict: tuple[Cell, ...] = (
-        Styled("Inconclusive:"),
-        f"{name} costs less than {leader} and may lose up to {most}.",
-        _open(rival),
-        *decided(run),
-    )
-    if rival.excludes_gain:
+    leader, name = rival.candidate, rival.baseline
+    cheap, dear = run.summary_row(name), run.summary_row(leader)
+    if made.open:
+        most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
+        lead, text = "Inconclusive:", f"{name} costs less than {leader} and may lose up to {most}."
+        more = [_open(rival), *decided(run)]
+    else:
+        price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+        gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
+        lead, more = f"{_verb(run)} {name}:", []
         text = f"{_found(run, name)}; {leader} costs {price} for {gain}."
-        verdict = (Styled(f"{_verb(run)} {name}:"), text)
     scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
-    return (*verdict, scored, f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).")
+    return (Styled(lead), text, *more, scored, f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).")
+
+
+_SENTENCES = {"better": _better, "cheaper": _trade, "dearer": _trade, "settled": _tie, "open": _tie}
 
 
 def _verb(run: RunData) -> str:
@@ -289,15 +305,14 @@ def _difference(rival: Comparison) -> str:
     """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``."""
     if rival.identical:
         return "identical hits"
-    level, _, adjusted = interval_words(rival).partition(" adjusted")
-    bounds = adjusted.partition(" comparisons")[2]
-    words = f"adjusted {level}{bounds}" if adjusted else level
-    return f"{change(rival.difference, rival.measure)}, {words}"
+    adjusted = "adjusted " if rival.family > 1 and rival.ci_low is not None else ""
+    return f"{change(rival.difference, rival.measure)}, {adjusted}{interval_words(rival, family=False)}"
 
 
 def _open(rival: Comparison) -> str:
     """Say why a comparison is open, and how many questions would decide, as a sentence."""
-    words = open_question(rival).removeprefix("inconclusive; ")
+    first, *more = why_open(rival)
+    words = "; ".join(more if more and first == "inconclusive" else [first, *more])
     return f"{words[:1].upper()}{words[1:]}."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from branchrank.core.io.table import Cell, Styled, Table, table_of
 from branchrank.reports.blocks import Points, ReportSection
-from branchrank.reports.recommendation import about
+from branchrank.reports.recommendation import cautions
 from branchrank.reports.result import judged_documents, means, over, rates_table
 from branchrank.runs.comparisons import pairs_of
 from branchrank.runs.estimates import difference
@@ -44,12 +44,17 @@ def statistics(run: RunData) -> ReportSection:
     if not run.judgment.comparisons:
         nothing = "There is nothing to compare: only one predictor answered, or no question is answerable."
         return ReportSection("Statistics", (untested, nothing))
+    noted = cautions(run)
     verdicts = Points(
         items=tuple(
             (
                 Styled(opening(each)),
                 sentence(each),
-                *(f"Warning: {text}" for text in about(run, each.candidate, each.baseline)),
+                *(
+                    f"Warning: {caution}"
+                    for caution in noted
+                    if caution.predictor in (each.candidate, each.baseline)
+                ),
             )
             for each in run.judgment.comparisons
         )

@@ -15,7 +15,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.reports.content import heading
 from branchrank.reports.losses import misses
-from branchrank.reports.recommendation import cautions, decided, recommended
+from branchrank.reports.recommendation import cautions, decided, recommendation_cells, recommended
 from branchrank.reports.result import named, over, rates_tables, scoring_words
 from branchrank.runs.attribution import short_id
 from branchrank.runs.directory import LATEST, find_run
@@ -97,11 +97,11 @@ def print_summary(run: RunData) -> None:
     The output fits in 80 columns. Colors are used if the output goes to a terminal and NO_COLOR is not set.
     """
     console = output()
-    found = recommended(run)
+    made = recommended(run)
     say(console, title(run), style="bold")
     console.print()
-    console.print(Text(" ").join(map(_text, found.text[:2])))
-    if found.open is not None and (clear := decided(run)):
+    console.print(Text(" ").join(map(_text, recommendation_cells(run, made)[:2])))
+    if made.open is not None and (clear := decided(run)):
         say(console, f"Clear: {' '.join(clear)}")
     for caution in cautions(run):
         say(console, f"Warning: {caution}", style="yellow")
@@ -109,11 +109,11 @@ def print_summary(run: RunData) -> None:
     print_table(console, summary_table(run))
     console.print()
     place, steps = _place(run.directory), []
-    if found.open is not None:
-        pair = sorted((found.open.candidate, found.open.baseline), key=run.judgment.baselines.__contains__)
-        decides = deciding(found.open)
-        steps = [f"{' vs '.join(pair)}: {decides or MORE_PAGES}", *([way_on(found.open)] if decides else [])]
-    keys = misses(run, found.system)
+    if made.open is not None:
+        pair = sorted((made.open.candidate, made.open.baseline), key=run.judgment.baselines.__contains__)
+        decides = deciding(made.open)
+        steps = [f"{' vs '.join(pair)}: {decides or MORE_PAGES}", *([way_on(made.open)] if decides else [])]
+    keys = misses(run, made.system)
     steps += [f"branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
     for line in ["next:", *(f"  {step}" for step in steps)] if steps else ():
         console.print(Text(safe(line)), soft_wrap=True)  # a command that is wrapped can't be copied

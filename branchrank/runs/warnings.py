@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal
 
-from branchrank.core.records import Question
+from branchrank.core.records import Question, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE
@@ -31,15 +31,22 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
     )
 
 
-class Failure(NamedTuple):
-    """A warning about a predictor. ``is_total`` means that all its queries or all its LLM calls failed."""
+class Caution(Record, frozen=True, kw_only=True):
+    """A reason to doubt the scores of a predictor, or of the whole run if ``predictor`` is empty.
 
-    text: str
-    is_total: bool
+    ``failed`` means that all queries or all LLM calls of the predictor failed.
+    """
+
+    kind: Literal["pilot", "tuned", "recorded", "failures", "failed"]
+    words: str
+    predictor: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.predictor}: {self.words}" if self.predictor else self.words
 
 
-def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[Failure]:
-    """Yield a warning for each predictor with failures, fallbacks, texts that need a remark, or no hits."""
+def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iterator[Caution]:
+    """Yield a caution for each predictor with failures, fallbacks, texts that need a remark, or no hits."""
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
         errors = [row.error for row in own if row.status == "failed"]
@@ -71,7 +78,14 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
         if own and not no_answer and not any(row.hits or row.excluded for row in own):
             parts.append(f"no hits for any of {plural(len({row.question_id for row in own}), 'question')}")
         if parts:
-            yield Failure(f"{predictor.name}: {'; '.join(parts)}", no_answer or no_reply)
+            kind: Literal["failed", "failures"] = "failed" if no_answer or no_reply else "failures"
+            yield Caution(kind=kind, words="; ".join(parts), predictor=predictor.name)
+
+
+def recorded(text: str, predictors: Iterable[str]) -> Caution:
+    """Return a warning of ``run.json``, which begins with its predictor's name and a colon if it has one."""
+    name = next((name for name in predictors if text.startswith(f"{name}: ")), "")
+    return Caution(kind="recorded", words=text.removeprefix(f"{name}: ") if name else text, predictor=name)
 
 
 def _see(rows: Sequence[Row]) -> str:

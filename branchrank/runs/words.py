@@ -38,12 +38,14 @@ def score(value: float | None, measure: str) -> str:
 
 def interval(found: Estimate | None, measure: str) -> str:
     """Format the mean of a measure with its interval."""
-    if found is None:
-        return NOTHING
+    return NOTHING if found is None else f"{score(found.value, measure)} ({bounds(found, measure)})"
+
+
+def bounds(found: Estimate, measure: str) -> str:
+    """Format the interval of a mean."""
     if found.low is None or found.high is None:
-        return f"{score(found.value, measure)} ({FEW_PAGES})"
-    low, high = (score(bound, measure).removesuffix("%") for bound in (found.low, found.high))
-    return f"{score(found.value, measure)} ({low}–{high})"
+        return FEW_PAGES
+    return "–".join(score(bound, measure).removesuffix("%") for bound in (found.low, found.high))
 
 
 def gap(value: float, measure: str) -> str:
@@ -157,10 +159,11 @@ def sentence(comparison: Comparison) -> str:
     return " ".join(parts)
 
 
-def confidence(comparison: Comparison) -> str:
+def confidence(comparison: Comparison, *, family: bool = True) -> str:
     """Return the name of a comparison's interval, with the number of comparisons that it is adjusted for."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
-    return name if comparison.family == 1 else f"{name} adjusted for {comparison.family} comparisons"
+    adjusted = family and comparison.family > 1
+    return f"{name} adjusted for {comparison.family} comparisons" if adjusted else name
 
 
 def effect_size(comparison: Comparison) -> str:
@@ -186,27 +189,25 @@ def _ratio(value: float) -> str:
     return "∞" if isinf(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def interval_words(comparison: Comparison) -> str:
+def interval_words(comparison: Comparison, *, family: bool = True) -> str:
     """Format the interval of a difference, with its confidence level."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
-    return (
-        f"{confidence(comparison)}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
-    )
+    name = confidence(comparison, family=family)
+    return f"{name}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
 
 
-def open_question(comparison: Comparison) -> str:
+def why_open(comparison: Comparison) -> list[str]:
     """Say why a comparison without a clear verdict is open, and how many questions would decide."""
     if comparison.unplaced and not comparison.is_significant:
         within = size(comparison.unplaced, comparison.measure)
-        return f"inconclusive; placing the texts without a place could raise a mean by {within}"
+        return ["inconclusive", f"placing the texts without a place could raise a mean by {within}"]
     if comparison.unseen:
         within = size(comparison.unseen, comparison.measure)
         why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
     else:
         why = f"{comparison.verdict}{'' if comparison.ci_low is not None else ' from so few pages'}"
-    decides = deciding(comparison)
-    return f"{why}; {decides}" if decides else why
+    return list(filter(None, (why, deciding(comparison))))
 
 
 def deciding(comparison: Comparison) -> str:

@@ -12,7 +12,12 @@ from support.made_runs import Planned, luck, make_questions, make_run
 from branchrank.core.io.table import plain_cell
 from branchrank.core.records import Question, Retrieval
 from branchrank.reports.costs import trade_off
-from branchrank.reports.recommendation import recommendation, recommendation_text, recommended
+from branchrank.reports.recommendation import (
+    recommendation,
+    recommendation_cells,
+    recommendation_text,
+    recommended,
+)
 from branchrank.run import Run
 
 
@@ -189,7 +194,7 @@ def test_the_verdict_has_at_most_30_words(tmp_path: Path) -> None:
     for name, arms in situations.items():
         for count, primary in ((40, "relaxed_hit@5"), (80, "strict_MRR@5")):
             run = made(tmp_path / f"{name}-{count}-{primary}", *arms, count=count, primary=primary)
-            words = " ".join(map(plain_cell, recommended(run).text[:2])).split()
+            words = " ".join(map(plain_cell, recommendation_cells(run, recommended(run))[:2])).split()
             assert len(words) <= 30, words
 
 

@@ -160,7 +160,7 @@ def test_a_text_without_a_place_is_explained(run: Run) -> None:
     assert "returned text" not in hits["text only"]
     assert "1. no place  0.5" in hits["nowhere"]
     assert "1 returned text: " in hits["nowhere"]
-    warning = next(failures(run.rows, run.record.predictors)).text
+    warning = next(failures(run.rows, run.record.predictors)).words
     assert "1 of 17 hits" in warning
     assert "branchrank explain RUN nowhere" in warning
 

@@ -24,12 +24,12 @@ from branchrank.runs.words import (
     margin,
     milliseconds,
     number,
-    open_question,
     p_value,
     plural,
     sentence,
     size,
     way_on,
+    why_open,
 )
 from branchrank.scoring.comparison import Comparison
 
@@ -134,11 +134,11 @@ def test_what_an_open_comparison_needs_is_told(tmp_path: Path) -> None:
 
     unknown = needing(100, questions_needed=None, ci_low=None, ci_high=None)
     assert (deciding(unknown), enough_words(unknown)) == ("", "")
-    assert open_question(unknown) == "inconclusive from so few pages"
+    assert why_open(unknown) == ["inconclusive from so few pages"]
     assert "The 600 questions are on too few pages to tell." in sentence(unknown)
     decided = needing(100, documents=100, mde=0.03)
     assert deciding(decided) == "about 1,200 questions on 100 pages would decide"
-    assert open_question(decided) == "inconclusive; about 1,200 questions on 100 pages would decide"
+    assert why_open(decided) == ["inconclusive", "about 1,200 questions on 100 pages would decide"]
     assert "600 questions can detect a gap of 3.0 points or more; about 1,200" in sentence(decided)
     assert f"differ on {whole.differing} of the 600 questions, too few to detect any gap" in sentence(
         needing(100, mde=None)
