@@ -209,9 +209,9 @@ def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
     if len(run.predictors) > 1:
         why = "It was not compared, because every query of the systems to compare it with failed."
     row, measure = run.summary_row(name), run.primary.name
-    estimate = row.estimates[measure]
-    known = estimate is not None and estimate.low is not None
-    likely = f" (95% interval {bounds(estimate, measure)})" if known else ""
+    estimate, likely = row.estimates[measure], ""
+    if estimate is not None and estimate.low is not None:
+        likely = f" (95% interval {bounds(estimate, measure)})"
     return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", f"Cost: {_cost(row)}.", why)
 
 

@@ -23,7 +23,7 @@ from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run_data import RunData, with_others
 from branchrank.runs.scores import Estimate
-from branchrank.runs.summary import Column, Count, SummaryRow, columns_of
+from branchrank.runs.summary import Column, SummaryRow, columns_of
 from branchrank.runs.words import interval, percent, plural, score
 from branchrank.scoring.matching import SHARES, gold_level, is_judged
 from branchrank.scoring.measures import Mode, NamedMeasure
@@ -82,7 +82,7 @@ def _rates(run: RunData) -> Table:
         caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
     if SummaryRow.llm_tokens_per_query in costs:
         caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
-    caption += "".join(f"; {each.heading}: {each.meaning}" for each in costs if isinstance(each, Count))
+    caption += "".join(f"; {each.heading}: {each.meaning}" for each in costs if each.meaning)
     return rates_table(run, caption, columns, llm=True, costs=costs)
 
 

@@ -44,17 +44,13 @@ def statistics(run: RunData) -> ReportSection:
     if not run.judgment.comparisons:
         nothing = "There is nothing to compare: only one predictor answered, or no question is answerable."
         return ReportSection("Statistics", (untested, nothing))
-    noted = cautions(run)
+    notes = cautions(run)
     verdicts = Points(
         items=tuple(
             (
                 Styled(opening(each)),
                 sentence(each),
-                *(
-                    f"Warning: {caution}"
-                    for caution in noted
-                    if caution.predictor in (each.candidate, each.baseline)
-                ),
+                *(f"Warning: {note}" for note in notes if note.predictor in (each.candidate, each.baseline)),
             )
             for each in run.judgment.comparisons
         )

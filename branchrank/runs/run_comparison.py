@@ -84,8 +84,11 @@ class Change(Record, frozen=True, kw_only=True):
         )
 
 
-class TestedPair(Record, frozen=True, kw_only=True):
-    """The test of a predictor in the candidate run against a predictor in the baseline run."""
+class Pair(Record, frozen=True, kw_only=True):
+    """The test of a predictor in the candidate run against a predictor in the baseline run.
+
+    ``str()`` returns the text that ``branchrank compare`` prints for the pair.
+    """
 
     #: The test of the primary measure, with the predictor's name in each run.
     comparison: Comparison
@@ -93,7 +96,13 @@ class TestedPair(Record, frozen=True, kw_only=True):
     won: tuple[str, ...]
     lost: tuple[str, ...]
     #: Whether one of them failed every query; then no verdict is printed.
-    failed: bool = False
+    failed: bool
+    #: The summary of each predictor in its run.
+    baseline: SummaryRow
+    candidate: SummaryRow
+    #: The differences in the other chosen measures, and in the primary one for each of two gold levels.
+    others: tuple[Change, ...] = ()
+    by_gold: tuple[Change, ...] = ()
 
     @property
     def labeled(self) -> Comparison:
@@ -101,21 +110,6 @@ class TestedPair(Record, frozen=True, kw_only=True):
         found = self.comparison
         names = {"baseline": f"{found.baseline} (baseline)", "candidate": f"{found.candidate} (candidate)"}
         return msgspec.structs.replace(found, **names)
-
-
-class Pair(TestedPair, frozen=True, kw_only=True):
-    """The test of a pair, with other differences between its predictors.
-
-    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``others`` contains the
-    differences in the other chosen measures. ``by_gold`` contains the difference in the primary measure for
-    each gold level, if the run has questions of both gold levels. ``str()`` returns the text that
-    ``branchrank compare`` prints for the pair.
-    """
-
-    baseline: SummaryRow
-    candidate: SummaryRow
-    others: tuple[Change, ...] = ()
-    by_gold: tuple[Change, ...] = ()
 
     def __str__(self) -> str:
         old, new, found = self.baseline, self.candidate, self.labeled
@@ -215,23 +209,21 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         conditions=candidate.conditions,
         changes=tuple(changed_settings(candidate, baseline)),
         pairs=tuple(
-            Pair(
-                **msgspec.structs.asdict(tested),
-                baseline=baseline.summary_row(tested.comparison.baseline),
-                candidate=candidate.summary_row(tested.comparison.candidate),
-                others=tuple(_change(baseline, candidate, tested.comparison, each) for each in others),
+            msgspec.structs.replace(
+                pair,
+                others=tuple(_change(baseline, candidate, pair.comparison, each) for each in others),
                 by_gold=tuple(
-                    _change(baseline.by_gold[level], part, tested.comparison, chosen, level)
+                    _change(baseline.by_gold[level], part, pair.comparison, chosen, level)
                     for level, part in candidate.by_gold.items()
                     if part is not candidate
                 ),
             )
-            for tested in tested_pairs(candidate, baseline, options)
+            for pair in tested_pairs(candidate, baseline, options)
         ),
     )
 
 
-def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[TestedPair]:
+def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[Pair]:
     """Return only the tests of :func:`compare_runs`. Raises the same errors."""
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(options.primary)
@@ -253,7 +245,7 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
         ),
     )
     return [
-        TestedPair(
+        Pair(
             comparison=comparison
             if comparison.differing
             else msgspec.structs.replace(
@@ -262,6 +254,8 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
             won=tuple(key for key, value in after[new].items() if value > before[old][key]),
             lost=tuple(key for key, value in after[new].items() if value < before[old][key]),
             failed=baseline.scores.failed(old) or candidate.scores.failed(new),
+            baseline=baseline.summary_row(old),
+            candidate=candidate.summary_row(new),
         )
         for (old, new), comparison in zip(pairs, comparisons, strict=True)
     ]

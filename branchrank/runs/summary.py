@@ -14,9 +14,9 @@ from branchrank.core.records import NO_LLM, NOT_REPORTED
 from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
-from branchrank.scoring.matching import has_lines
+from branchrank.scoring.matching import Judged, has_lines
 from branchrank.scoring.measures import NamedMeasure, mean
-from branchrank.scoring.passage_size import passage_size
+from branchrank.scoring.passage_size import PassageSize, passage_size
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
@@ -47,9 +47,6 @@ class Measured:
         self.warm = Warm(timings, name)
         #: The percentiles of the latency, or ``None`` if it was not measured.
         self.p50, self.p95 = self.warm.percentile(TOTAL, 0.5), self.warm.percentile(TOTAL, 0.95)
-        answers = [scores.judged(row, PASSAGE_DEPTH) for row in scores.answerable_rows(name)]
-        self.hits = [hit for judged in answers for hit in judged.hits]
-        self.sizes = list(map(passage_size, answers))
 
     @property
     def uses_llm(self) -> bool:
@@ -61,13 +58,23 @@ class Measured:
         return total / len(self.rows) if self.calls or not self.uses_llm else None
 
     def total(self, field: str) -> int:
-        """Return the sum of a count in the rows, which older rows lack."""
+        """Return the sum of a count of the rows, which omit it if it is 0."""
         return sum(getattr(row, field) or 0 for row in self.rows)
 
     def per_hit(self, total: int) -> float | None:
         """Return a number per hit that has a place in the corpus, or ``None`` without hits."""
         hits = sum(size.hits for size in self.sizes)
         return total / hits if hits else None
+
+    @cached_property
+    def answers(self) -> list[Judged]:
+        """The first five hits of each answer to a question that has gold."""
+        return [self.scores.judged(row, PASSAGE_DEPTH) for row in self.scores.answerable_rows(self.name)]
+
+    @cached_property
+    def sizes(self) -> list[PassageSize]:
+        """The sizes of the passages of each of these answers."""
+        return list(map(passage_size, self.answers))
 
     @cached_property
     def estimates(self) -> dict[str, Estimate | None]:
@@ -101,7 +108,8 @@ class Column(cached_property[T]):
     ``heading`` is its heading in reports, and ``short`` the one in the terminal, by default the same on two
     lines. ``cell`` formats a value. ``shown`` lists the tables that show the column by default, besides
     ``summary.csv``; a table about a subject names its columns. The report shows the column only if ``when``
-    holds for some predictor, by default if it has a value.
+    holds for some predictor, by default if it has a value. A count has a ``meaning``, which the report
+    prints, and every table leaves it out if it is 0 for all predictors.
     """
 
     def __init__(
@@ -113,9 +121,10 @@ class Column(cached_property[T]):
         short: str = "",
         shown: Sequence[Place] = (),
         when: Callable[[Measured], bool] | None = None,
+        meaning: str = "",
     ) -> None:
         super().__init__(compute)
-        self.heading, self.short = heading, short or heading.replace(" ", "\n", 1)
+        self.heading, self.short, self.meaning = heading, short or heading.replace(" ", "\n", 1), meaning
         self.cell, self.shown, self.when = cell, shown, when or (lambda of: compute(of) is not None)
 
     def text(self, row: SummaryRow) -> str:
@@ -128,6 +137,8 @@ class Column(cached_property[T]):
 
     def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
         """Return whether a table shows the column by default."""
+        if self.meaning:
+            return any(map(self.__get__, rows))
         if table == "report":
             return table in self.shown and any(map(self.when, rows))
         return table == "csv" or table in self.shown
@@ -144,68 +155,43 @@ class Rates(Column[dict[str, object]]):
         return self.__get__(row)
 
 
-class Count(Column[int]):
-    """A count that every table leaves out if it is 0 for all predictors. The report prints ``meaning``."""
-
-    def __init__(self, compute: Callable[[Measured], int], heading: str, meaning: str) -> None:
-        super().__init__(compute, heading)
-        self.meaning = meaning
-
-    def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
-        """Return whether a table shows the column by default."""
-        return any(map(self.__get__, rows))
-
-
 class SummaryRow(Measured):
     """One predictor's row in ``summary.csv``, with scores in 0..1 and ``None`` for missing values."""
 
+    # fmt: off
     predictor = Column(lambda of: of.name)
     llm = Column(lambda of: of.model)
     #: All questions. The rates are over the ``answerable_questions``, which have gold.
     questions = Column(lambda of: len({row.question_id for row in of.rows}))
     first_rates = Rates(FIRST_RATES)
-    lines_per_hit = Column(
-        lambda of: of.per_hit(sum(size.lines for size in of.sizes)), "lines per hit", number, shown=TERMINAL
-    )
+    lines_per_hit = Column(lambda of: of.per_hit(sum(size.lines for size in of.sizes)),
+        "lines per hit", number, shown=TERMINAL)
     latency_p50_ms = Column(lambda of: _ms(of.p50), "p50 ms", milliseconds, shown=BOTH)
     latency_p95_ms = Column(lambda of: _ms(of.p95), "p95 ms", milliseconds, shown=BOTH)
     #: LLM calls and tokens are ``None`` if the predictor uses an LLM, or may use one, and reported no call.
     llm_calls_per_query = Column(lambda of: of.per_query(len(of.calls)), "LLM calls", _spent, shown=TERMINAL)
     llm_tokens_per_query = Column(
         lambda of: of.per_query(sum(call.prompt_tokens + call.completion_tokens for call in of.calls)),
-        heading="LLM tokens per query",
-        cell=partial(_spent, digits=0),
-        short="LLM\ntokens",
-        shown=BOTH,
-        when=lambda of: of.uses_llm,
-    )
+        "LLM tokens per query", partial(_spent, digits=0), short="LLM\ntokens", shown=BOTH,
+        when=lambda of: of.uses_llm)
     more_rates = Rates(MORE_RATES)
     llm_cached_calls_per_query = Column(
-        lambda of: of.per_query(sum(call.served_by != "server" for call in of.calls))
-    )
+        lambda of: of.per_query(sum(call.served_by != "server" for call in of.calls)))
     llm_failed_calls_per_query = Column(
-        lambda of: of.per_query(sum(call.outcome != "ok" for call in of.calls))
-    )
+        lambda of: of.per_query(sum(call.outcome != "ok" for call in of.calls)))
     #: These two are means over the ``span_questions``, whose gold has lines.
-    span_precision = Column(
-        lambda of: _mean(size.span_precision for size in of.sizes), "span precision", percent
-    )
-    gold_coverage = Column(
-        lambda of: _mean(size.gold_coverage for size in of.sizes), "gold coverage", percent
-    )
+    span_precision = Column(lambda of: _mean(size.span_precision for size in of.sizes),
+        "span precision", percent)
+    gold_coverage = Column(lambda of: _mean(size.gold_coverage for size in of.sizes),
+        "gold coverage", percent)
     characters_per_hit = Column(
-        lambda of: _mean(hit.characters for hit in of.hits), "characters per hit", _whole
-    )
-    #: ``None`` for an older run, which has no token counts.
-    tokens_per_hit = Column(
-        lambda of: None if None in (counts := [hit.tokens for hit in of.hits]) else _mean(counts),
-        "tokens per hit",
-        _whole,
-    )
+        lambda of: _mean(hit.characters for judged in of.answers for hit in judged.hits),
+        "characters per hit", _whole)
+    tokens_per_hit = Column(lambda of: _mean(hit.tokens for judged in of.answers for hit in judged.hits),
+        "tokens per hit", _whole)
     #: The share of hits whose page already has a higher-ranked hit.
-    repeated_pages = Column(
-        lambda of: of.per_hit(sum(size.repeated_pages for size in of.sizes)), "repeated pages", percent
-    )
+    repeated_pages = Column(lambda of: of.per_hit(sum(size.repeated_pages for size in of.sizes)),
+        "repeated pages", percent)
     compute_p50_ms = Column(lambda of: _ms(of.warm.percentile(COMPUTE, 0.5)))
     llm_wait_p50_ms = Column(lambda of: _ms(of.warm.percentile(LLM_WAIT, 0.5)))
     cpu_mean_ms = Column(lambda of: of.warm.mean(CPU))
@@ -215,35 +201,23 @@ class SummaryRow(Measured):
     failures = Column(lambda of: sum(row.status == "failed" for row in of.rows))
     fallbacks = Column(lambda of: sum(bool(row.fallbacks) for row in of.rows))
     answerable_questions = Column(lambda of: len(of.scores.answerable))
-    span_questions = Column(
-        lambda of: sum(
-            any(has_lines(item, question) for item in question.gold)
-            for question in of.scores.questions.values()
-        )
-    )
+    span_questions = Column(lambda of: sum(
+        any(has_lines(item, asked) for item in asked.gold) for asked in of.scores.questions.values()))
     latency_p50_low_ms = Column(lambda of: _ms(of.p50, "low_ms"))
     latency_p50_high_ms = Column(lambda of: _ms(of.p50, "high_ms"))
     latency_p95_low_ms = Column(lambda of: _ms(of.p95, "low_ms"))
     latency_p95_high_ms = Column(lambda of: _ms(of.p95, "high_ms"))
-    excluded_hits = Count(
-        lambda of: of.total("excluded"), "removed", "hits removed because they overlap an excluded span"
-    )
-    altered_hits = Count(
-        lambda of: of.total("altered"),
-        "altered",
-        "hits whose returned text was replaced, because their lines have another text",
-    )
-    missing_hits = Count(
-        lambda of: of.total("missing"), "missing", "hits without lines whose text is not in the corpus"
-    )
-    ambiguous_hits = Count(
-        lambda of: of.total("ambiguous"),
-        "ambiguous",
-        "hits without lines whose text is at several places of the corpus",
-    )
-    untimed_failures = Count(
-        lambda of: of.warm.failed, "untimed", "failed queries, which p50 and p95 do not contain"
-    )
+    excluded_hits = Column(lambda of: of.total("excluded"), "removed",
+        meaning="hits removed because they overlap an excluded span")
+    altered_hits = Column(lambda of: of.total("altered"), "altered",
+        meaning="hits whose returned text was replaced, because their lines have another text")
+    missing_hits = Column(lambda of: of.total("missing"), "missing",
+        meaning="hits without lines whose text is not in the corpus")
+    ambiguous_hits = Column(lambda of: of.total("ambiguous"), "ambiguous",
+        meaning="hits without lines whose text is at several places of the corpus")
+    untimed_failures = Column(lambda of: of.warm.failed, "untimed",
+        meaning="failed queries, which p50 and p95 do not contain")
+    # fmt: on
 
     @property
     def reports_llm(self) -> bool:

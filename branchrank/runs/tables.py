@@ -15,7 +15,7 @@ from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
-from branchrank.runs.summary import Count, SummaryRow, columns_of
+from branchrank.runs.summary import SummaryRow, columns_of
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.matching import gold_level
 from branchrank.scoring.measures import NamedMeasure, named_measure
@@ -96,7 +96,7 @@ def summary_sheet(run: RunData) -> Sheet:
     parts = {level: part for level, part in run.by_gold.items() if part is not run}
     [together] = run.by_gold.keys() - parts.keys()
     columns = columns_of("csv", run.summary_rows)
-    counts = [column for column in columns if isinstance(column, Count)]
+    counts = [column for column in columns if column.meaning]
     return _sheet(
         {
             **{

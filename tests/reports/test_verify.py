@@ -75,7 +75,7 @@ def test_a_table_without_a_newer_column_is_compared_in_the_others(copied: Path) 
     path.write_text("\n".join([*shorter, ""]))
     verified = verify(copied)
     assert (verified.findings, len(verified.notes)) == ((), 1)
-    assert verified.notes[0].startswith("summary.csv has no repeated_pages, ")
+    assert verified.notes[0].startswith("summary.csv lacks repeated_pages; ")
     replace_text(path, f"local,none,22,{lines[0][3]},", "local,none,22,0.99,")
     assert [found.place for found in verify(copied).findings] == ["line 2, character 17"]
 

@@ -37,11 +37,3 @@ def test_sizes_are_over_the_first_five_hits_of_answerable_questions() -> None:
     ]
     [line] = summarize(Scores(rows, [answerable, hopeless]), [], standard_measures("both"))
     assert (line.characters_per_hit, line.tokens_per_hit, line.lines_per_hit) == (14, 3, 2)
-
-
-def test_older_rows_have_no_token_counts() -> None:
-    question = Question(id="a", question="?", gold=(gold("a.md", 1, 2),))
-    row = answer(Scripted("p", {"a": [passage("a.md", 1, 2)] * 2}), question, 5)
-    old = msgspec.structs.replace(row, hits=(row.hits[0], msgspec.structs.replace(row.hits[1], tokens=None)))
-    [line] = summarize(Scores([old], [question]), [], standard_measures("both"))
-    assert line.tokens_per_hit is None

@@ -30,10 +30,9 @@ from branchrank.runs import directory as names
 from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.directory import ListedRun, RunRecord, list_run, read_run
 from branchrank.runs.rows import UntracedRow
-from branchrank.runs.run_comparison import TestedPair, changed_settings, tested_pairs
+from branchrank.runs.run_comparison import Pair, changed_settings, tested_pairs
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
-from branchrank.runs.timings import TOTAL, Warm
 from branchrank.runs.words import (
     gap_with_interval,
     interval,
@@ -307,17 +306,17 @@ def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> Compared
     return ComparedRuns(
         measure=pairs[0].comparison.measure,
         changes=tuple(map(safe, changed_settings(run, before))),
-        systems=tuple(_compared(pair, run, before) for pair in pairs),
+        systems=tuple(_compared(pair) for pair in pairs),
     )
 
 
-def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem:
+def _compared(pair: Pair) -> ComparedSystem:
     found = pair.comparison
     failed = "no verdict, because every query of one failed"
     return ComparedSystem(
         system=safe(found.candidate),
         values=(score(found.mean_b, found.measure), score(found.mean_a, found.measure)),
-        p50_ms=(_p50_ms(run, found.candidate), _p50_ms(before, found.baseline)),
+        p50_ms=(milliseconds(pair.candidate.latency_p50_ms), milliseconds(pair.baseline.latency_p50_ms)),
         gap=gap_with_interval(found, found.measure),
         verdict="" if pair.failed else found.verdict,
         words=failed if pair.failed else verdict_words(found),
@@ -325,8 +324,3 @@ def _compared(pair: TestedPair, run: RunData, before: RunData) -> ComparedSystem
         won=pair.won,
         lost=pair.lost,
     )
-
-
-def _p50_ms(run: RunData, predictor: str) -> str:
-    found = Warm(run.timed, predictor).percentile(TOTAL, 0.5)
-    return milliseconds(None if found is None else found.value_ms)

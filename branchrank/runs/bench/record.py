@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -292,7 +292,7 @@ def read_seal(path: Path) -> Seal:
     return seal
 
 
-class PlanDifference(Record, frozen=True, kw_only=True):
+class PlanDifference(NamedTuple):
     """A part of a plan whose value is not the sealed one."""
 
     part: str
@@ -306,9 +306,7 @@ class PlanDifference(Record, frozen=True, kw_only=True):
 def differences(seal: Seal, other: Seal) -> list[PlanDifference]:
     """Return each part in which the seal ``other`` differs from ``seal``."""
     return [
-        PlanDifference(
-            part=name, sealed=seal.parts.get(name, "nothing"), now=other.parts.get(name, "nothing")
-        )
+        PlanDifference(name, seal.parts.get(name, "nothing"), other.parts.get(name, "nothing"))
         for name in dict.fromkeys((*seal.parts, *other.parts))
         if seal.parts.get(name, "") != other.parts.get(name, "")
     ]
