@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchrank.core.io.files import write_text
 from branchrank.core.io.table import table_csv
@@ -15,7 +15,7 @@ from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import STANDARD, Scores, outcome_of
-from branchrank.runs.summary import SummaryRow, columns_of
+from branchrank.runs.summary import Column, SummaryRow, columns_of
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.matching import gold_level
 from branchrank.scoring.measures import NamedMeasure, named_measure
@@ -95,20 +95,15 @@ def summary_sheet(run: RunData) -> Sheet:
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
     parts = {level: part for level, part in run.by_gold.items() if part is not run}
     [together] = run.by_gold.keys() - parts.keys()
-    columns = columns_of("csv", run.summary_rows)
-    counts = [column for column in columns if column.meaning]
+    shown = columns_of("csv", run.summary_rows)
     return _sheet(
         {
-            **{
-                name: cell
-                for column in columns[: -len(counts) or None]
-                for name, cell in column.cells(row).items()
-            },
+            **_cells(row, [column for column in shown if not column.meaning]),
             "gold": together,
             **_bounds(row, STANDARD),
             **{name: row.rates[name] for name in named},
             **_bounds(row, named),
-            **{name: cell for count in counts for name, cell in count.cells(row).items()},
+            **_cells(row, [column for column in shown if column.meaning]),
             **{
                 f"{name}_{level}": figure
                 for level, part in parts.items()
@@ -117,6 +112,10 @@ def summary_sheet(run: RunData) -> Sheet:
         }
         for place, row in enumerate(run.summary_rows)
     )
+
+
+def _cells(row: SummaryRow, columns: Iterable[Column[Any]]) -> dict[str, object]:
+    return {name: cell for column in columns for name, cell in column.cells(row).items()}
 
 
 def _bounds(row: SummaryRow, measures: Sequence[str]) -> dict[str, float | None]:

@@ -199,14 +199,15 @@ def interval_words(comparison: Comparison, *, family: bool = True) -> str:
 
 def why_open(comparison: Comparison) -> list[str]:
     """Say why a comparison without a clear verdict is open, and how many questions would decide."""
-    if comparison.unplaced and not comparison.is_significant:
+    if comparison.reason == "unplaced texts":
         within = size(comparison.unplaced, comparison.measure)
         return ["inconclusive", f"placing the texts without a place could raise a mean by {within}"]
-    if comparison.unseen:
+    why = str(comparison.verdict)
+    if comparison.reason == "rare pages":
         within = size(comparison.unseen, comparison.measure)
         why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
-    else:
-        why = f"{comparison.verdict}{'' if comparison.ci_low is not None else ' from so few pages'}"
+    elif comparison.reason == "few pages":
+        why += " from so few pages"
     return list(filter(None, (why, deciding(comparison))))
 
 

@@ -12,6 +12,8 @@ from branchrank.scoring.significance import DRAWS
 
 Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", "too few questions to tell"]
 Decision = Literal["pass", "fail", "undecided"]
+#: Texts without a place could change the means, rare pages could undo a lead, or there is no interval.
+Reason = Literal["", "unplaced texts", "rare pages", "few pages"]
 
 DELTA = 0.05
 PILOT_BELOW = 50
@@ -115,6 +117,15 @@ class Comparison(Record, frozen=True, kw_only=True):
     def is_significant(self) -> bool:
         """Whether the verdict is ``better`` or ``worse``."""
         return self.verdict in ("better", "worse")
+
+    @property
+    def reason(self) -> Reason:
+        """Why the comparison is open, apart from the number of questions."""
+        if self.unplaced and not self.is_significant:
+            return "unplaced texts"
+        if self.unseen:
+            return "rare pages"
+        return "few pages" if self.ci_low is None else ""
 
     @property
     def excludes_loss(self) -> bool:
