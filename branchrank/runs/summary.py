@@ -26,8 +26,6 @@ FIRST_RATES, MORE_RATES = STANDARD[:4], STANDARD[4:]
 T = TypeVar("T")
 #: The tables of the summary: ``summary.csv``, and the first table of the terminal and of the report.
 Place = Literal["csv", "terminal", "report"]
-TERMINAL: tuple[Place, ...] = ("terminal",)
-BOTH: tuple[Place, ...] = ("terminal", "report")
 _whole, _spent = partial(number, digits=0), partial(number, missing=NOT_REPORTED)
 
 
@@ -119,7 +117,7 @@ class Column(cached_property[T]):
         cell: Callable[[T], str] = str,
         *,
         short: str = "",
-        shown: Sequence[Place] = (),
+        shown: str = "",
         when: Callable[[Measured], bool] | None = None,
         meaning: str = "",
     ) -> None:
@@ -139,9 +137,8 @@ class Column(cached_property[T]):
         """Return whether a table shows the column by default."""
         if self.meaning:
             return any(map(self.__get__, rows))
-        if table == "report":
-            return table in self.shown and any(map(self.when, rows))
-        return table == "csv" or table in self.shown
+        wanted = table != "report" or any(map(self.when, rows))
+        return table == "csv" or (table in self.shown and wanted)
 
 
 class Rates(Column[dict[str, object]]):
@@ -165,14 +162,15 @@ class SummaryRow(Measured):
     questions = Column(lambda of: len({row.question_id for row in of.rows}))
     first_rates = Rates(FIRST_RATES)
     lines_per_hit = Column(lambda of: of.per_hit(sum(size.lines for size in of.sizes)),
-        "lines per hit", number, shown=TERMINAL)
-    latency_p50_ms = Column(lambda of: _ms(of.p50), "p50 ms", milliseconds, shown=BOTH)
-    latency_p95_ms = Column(lambda of: _ms(of.p95), "p95 ms", milliseconds, shown=BOTH)
+        "lines per hit", number, shown="terminal")
+    latency_p50_ms = Column(lambda of: _ms(of.p50), "p50 ms", milliseconds, shown="terminal report")
+    latency_p95_ms = Column(lambda of: _ms(of.p95), "p95 ms", milliseconds, shown="terminal report")
     #: LLM calls and tokens are ``None`` if the predictor uses an LLM, or may use one, and reported no call.
-    llm_calls_per_query = Column(lambda of: of.per_query(len(of.calls)), "LLM calls", _spent, shown=TERMINAL)
+    llm_calls_per_query = Column(lambda of: of.per_query(len(of.calls)),
+        "LLM calls", _spent, shown="terminal")
     llm_tokens_per_query = Column(
         lambda of: of.per_query(sum(call.prompt_tokens + call.completion_tokens for call in of.calls)),
-        "LLM tokens per query", partial(_spent, digits=0), short="LLM\ntokens", shown=BOTH,
+        "LLM tokens per query", partial(_spent, digits=0), short="LLM\ntokens", shown="terminal report",
         when=lambda of: of.uses_llm)
     more_rates = Rates(MORE_RATES)
     llm_cached_calls_per_query = Column(

@@ -13,6 +13,8 @@ from branchrank.core.io.table import plain_cell
 from branchrank.core.records import Question, Retrieval
 from branchrank.reports.costs import trade_off
 from branchrank.reports.recommendation import (
+    Recommendation,
+    cautions,
     recommendation,
     recommendation_cells,
     recommendation_text,
@@ -41,9 +43,10 @@ class Twin(Planned):
         return msgspec.structs.replace(found, calls=calls, hits=found.hits[: self.kept])
 
 
-def said(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> str:
-    """What the report of a run of these systems recommends."""
-    return recommendation_text(made(folder, *arms, count=count, **settings))
+def decision(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> tuple[str, str]:
+    """What a run of these systems recommends: the kind, and the system."""
+    found = recommended(made(folder, *arms, count=count, **settings))
+    return found.kind, found.system
 
 
 def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> Run:
@@ -56,36 +59,35 @@ def hits(name: str, share: float, count: int = 100) -> int:
 
 
 def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.6))
-    assert text.startswith(
-        f"local: right passage first for {hits('local', 0.6)} of 100 questions (95% interval "
-    )
-    assert text.endswith(
-        "latency not measured and no LLM. It is the only system in this run, so nothing was compared."
-    )
+    run = made(tmp_path, Planned("local", 0.6))
+    assert recommended(run) == Recommendation(kind="alone", system="local")
+    assert f" {hits('local', 0.6)} of 100 questions (95% interval " in recommendation_text(run)
 
 
 def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> None:
     run = made(tmp_path, Planned("local", 0.4), Planned("good", 0.9))
     [comparison] = run.judgment.comparisons
-    text = recommendation_text(run)
-    assert text.startswith(
-        f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"
+    assert recommended(run) == Recommendation(
+        kind="better", system="good", rivals=(comparison,), closest=comparison
     )
+    text = recommendation_text(run)
+    assert f" {hits('good', 0.9)} of 100 questions, " in text
     assert f"(+{100 * comparison.difference:.1f} points, 95% interval: +" in text
 
 
 def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1))
-    assert text.startswith("Use local: ")
-    assert ", better than poor (+" in text
-    assert " and 1 other." in text
+    found = recommended(made(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1)))
+    assert (found.kind, found.system) == ("better", "local")
+    assert [rival.baseline for rival in found.rivals] == ["poor", "poorer"]
+    assert found.closest == found.rivals[0]
 
 
 def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("poor", 0.2), Planned("good", 0.7), Planned("best", 0.9), baseline="poor")
-    assert text.startswith("Use best: ")
-    assert "It was not compared with good; --all-pairs compares every pair of systems." in text
+    run = made(tmp_path, Planned("poor", 0.2), Planned("good", 0.7), Planned("best", 0.9), baseline="poor")
+    found = recommended(run)
+    assert (found.kind, found.system) == ("better", "best")
+    assert [rival.baseline for rival in found.rivals] == ["poor"]
+    assert " with good; --all-pairs " in recommendation_text(run)
 
 
 def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path) -> None:
@@ -94,9 +96,9 @@ def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path)
     run = make_run(tmp_path / "few", arms, make_questions(150, per_page=5), latency_sample=0)
     [found] = run.judgment.comparisons
     assert (found.losses, found.p_adjusted < 0.05, found.verdict) == (0, True, "inconclusive")
-    assert "Significant, but a loss of 7.4 points on rare pages may be missing" in recommendation_text(run)
+    assert (found.reason, f"{found.unseen:.3f}", recommended(run).open) == ("rare pages", "0.074", found)
     run = make_run(tmp_path / "many", arms, make_questions(150, per_page=2), latency_sample=0)
-    assert recommendation_text(run).startswith("Use new: ")
+    assert (recommended(run).kind, recommended(run).system) == ("better", "new")
     arms = (Planned("local", 0.6), Twin("new", 0.6, 0.0))
     for count, verdict in ((300, "inconclusive"), (750, "equivalent within delta")):
         questions = make_questions(count, per_page=10 if count == 300 else 5)
@@ -107,8 +109,9 @@ def test_rare_pages_that_few_pages_lack_can_undo_a_win_and_a_tie(tmp_path: Path)
 
 
 def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("poor", 0.05), Planned("best", 0.95), count=30)
-    assert text.startswith("For now, use best: ")
+    run = made(tmp_path, Planned("poor", 0.05), Planned("best", 0.95), count=30)
+    assert (recommended(run).kind, recommended(run).system) == ("better", "best")
+    assert [caution.kind for caution in cautions(run)] == ["pilot"]
 
 
 def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
@@ -116,13 +119,14 @@ def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
         tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02), *(Planned(each, 0.1) for each in "abc")
     )
     text = recommendation_text(run)
-    assert text.startswith("Inconclusive, hybrid leads: ")
+    found = recommended(run)
+    assert found.open is not None
+    assert (found.kind, found.system, found.open.baseline) == ("open", "hybrid", "local")
     worse = re.search(
         r" (a \(\S+ points\), b \(\S+ points\) and c \(\S+ points\) are worse than local\.) ", text
     )
     assert worse
     assert f"\nClear: {worse[1]}\n" in invoke("show", run.directory).stdout
-    assert "no clear difference from local (+" in text
     assert re.search(r"Too few questions to tell; about [\d,]+ questions on [\d,]+ pages would decide", text)
 
 
@@ -155,8 +159,8 @@ def test_the_ties_that_are_said_to_show_equivalence_show_it(tmp_path: Path) -> N
 
 def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
-    assert said(tmp_path / "few", *arms, baseline="local").startswith("Inconclusive, local shares the lead: ")
-    assert said(tmp_path / "many", *arms, count=400, baseline="local").startswith("Use local: ")
+    assert decision(tmp_path / "few", *arms, baseline="local") == ("open", "local")
+    assert decision(tmp_path / "many", *arms, count=400, baseline="local") == ("settled", "local")
 
 
 def test_identical_systems_are_said_to_be_identical_without_an_interval(tmp_path: Path) -> None:
@@ -167,8 +171,7 @@ def test_identical_systems_are_said_to_be_identical_without_an_interval(tmp_path
         None,
         run.summary_rows[1].rates,
     )
-    assert recommendation_text(run).startswith("For now, use local: right passage first for ")
-    assert "questions, with the same hits as new. Cost: " in recommendation_text(run)
+    assert (recommended(run).kind, recommended(run).system) == ("settled", "local")
     for words in ((), ("--all-pairs",)):
         text = invoke("compare", run.directory, *words).output
         assert text.startswith("new vs local: identical hits. strict_hit@1 ")
@@ -208,42 +211,41 @@ def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_pa
 def test_a_cheaper_system_is_recommended_only_if_it_loses_less_than_delta(tmp_path: Path) -> None:
     """Ten of 100 more questions may be lost without an LLM: the headline accepts no null hypothesis."""
     arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"))
-    text = said(tmp_path / "few", *arms, latency_sample=4)
-    assert re.match(
-        r"Inconclusive: local costs less than asks and may lose up to [\d.]+ points\. .* would decide\.", text
-    )
+    run = made(tmp_path / "few", *arms, latency_sample=4)
+    found = recommended(run)
+    assert found.open is not None
+    assert (found.kind, found.system, found.open.baseline) == ("dearer", "asks", "local")
+    text = recommendation_text(run)
     assert re.search(r"no LLM \(asks: 2\d\.\d ms a query and 1 LLM call \(1,050 tokens\) a query\)\.", text)
     arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"))
-    text = said(tmp_path / "many", *arms, count=400, latency_sample=4, delta=0.1)
-    assert text.startswith("Use local: ")
-    assert "questions; asks costs an LLM for less than 10 points. asks scored " in text
+    settings = {"count": 400, "latency_sample": 4, "delta": 0.1}
+    assert decision(tmp_path / "many", *arms, **settings) == ("cheaper", "local")
 
 
 def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.3), Twin("asks", 0.6, 0.3, llm="tiny"), latency_sample=4)
-    assert text.startswith("Use asks: ")
-    assert "better than local" in text
+    run = made(tmp_path, Planned("local", 0.3), Twin("asks", 0.6, 0.3, llm="tiny"), latency_sample=4)
+    assert (recommended(run).kind, recommended(run).system) == ("better", "asks")
     cost = r"Cost: [\d.]+ ms a query \(local: [\d.]+ ms\) and 1 LLM call \(1,050 tokens\) a query\."
-    assert re.search(cost, text)
+    assert re.search(cost, recommendation_text(run))
 
 
 def test_a_system_that_failed_every_query_is_left_out(tmp_path: Path) -> None:
     run = made(tmp_path, Broken("broken", 0.9), Planned("local", 0.6))
-    assert recommendation_text(run).startswith("local: right passage first")
-    assert "It was not compared, because every query" in recommendation_text(run)
+    assert recommended(run) == Recommendation(kind="alone", system="local")
     assert run.judgment.comparisons == ()
-    assert any(each.startswith("broken: all 100 queries failed") for each in recommendation(run).cautions)
+    [caution] = cautions(run)
+    assert (caution.kind, caution.predictor) == ("failed", "broken")
+    assert recommendation(run).cautions == (str(caution),)
 
 
 def test_nothing_is_recommended_when_every_query_failed(tmp_path: Path) -> None:
-    assert said(tmp_path, Broken("a", 0), Broken("b", 0)) == "No recommendation: every query failed."
+    assert decision(tmp_path, Broken("a", 0), Broken("b", 0)) == ("failed", "")
 
 
 def test_nothing_is_recommended_when_no_system_finds_anything(tmp_path: Path) -> None:
-    text = said(tmp_path, Planned("local", 0.0), Planned("hybrid", 0.0), count=5)
-    assert text == "No recommendation: every system scored 0 (right passage first for 0 of 5 questions)."
+    assert decision(tmp_path, Planned("local", 0.0), Planned("hybrid", 0.0), count=5) == ("zero", "local")
 
 
 def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:
     run = make_run(tmp_path, questions=make_questions(0, unanswerable=3), latency_sample=0)
-    assert recommendation_text(run).startswith("No recommendation: none of the questions has an answer")
+    assert recommended(run) == Recommendation(kind="unanswerable")

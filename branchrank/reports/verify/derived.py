@@ -124,12 +124,6 @@ def compare(name: str, found: str | None, expected: str) -> list[Finding]:
     if found is None:
         return [Finding(file=name, place="", message="is missing; `branchrank report RUN` writes it")]
     theirs, ours = found.split("\n"), expected.split("\n")
-    if name.endswith(".csv") and theirs[0] != ours[0]:
-        message = (
-            "has columns that differ from those of this version; if an older version made the run, use "
-            "`branchrank report RUN` to regenerate its tables and reports"
-        )
-        return [Finding(file=name, place="line 1", message=message)]
     findings = []
     if len(theirs) != len(ours):
         message = f"has {len(theirs)} lines, should have {len(ours)}"
