@@ -260,10 +260,10 @@ def test_texts_without_lines_are_placed_in_the_corpus(
     assert list(frame["missing_hits"]) == [1, 0, 1, 0, 0]
     assert list(frame["lines_per_hit"])[:4] == [3, 3, 3, 3]
     assert list(frame["llm"]) == ["not reported"] * 4 + ["none"]
-    warned = list(map(str, cautions(run)))
-    assert any("1 of 2 hits have no place" in text for text in warned)
-    assert [text.partition(":")[0] for text in warned if "1 text named a source" in text] == ["first"]
-    assert [text for text in warned if "no hits" in text] == ["silent: no hits for any of 1 question"]
+    warned = [caution for caution in cautions(run) if caution.kind == "failures"]
+    assert any("1 of 2 hits" in caution.words for caution in warned)
+    assert [caution.predictor for caution in warned if "named a source" in caution.words] == ["first"]
+    assert [caution.predictor for caution in warned if "no hits" in caution.words] == ["silent"]
     assert run.verify().findings == ()
 
 
