@@ -6,6 +6,7 @@ An import counts wherever it is: at the top of a module, in a function or under 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -88,6 +89,17 @@ def test_no_module_imports_itself_through_others() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_a_file_name_and_the_name_of_a_public_class_occur_once() -> None:
+    files = Counter(name.rpartition(".")[2] for name in modules() if not name.endswith("__"))
+    classes = Counter(
+        node.name
+        for tree in modules().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for names in (files, classes) for name, count in names.items() if count > 1] == []
 
 
 def test_few_functions_only_forward_their_parameters() -> None:

@@ -13,14 +13,17 @@
    remaining words of the text that are aligned.
 4. A text with several places that are equally good is ambiguous, and one without a place of the minimum
    similarity is missing. Lines that the retriever claimed decide between equally good places.
+5. For the chunks of another program, which are usually in the order of the document, :class:`ChunkLocator`
+   decides between equally good places.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -30,7 +33,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from branchrank.core.errors import UsageError
-from branchrank.core.records import Passage, Record
+from branchrank.core.records import Passage, Record, Span
+from branchrank.documents.lines import NormalizedLines, normalize
+from branchrank.documents.reading import document_lines
 from branchrank.documents.word_index import RUN, Ints, WordIndex, runs_of
 
 #: The largest number of words between two parts of a text, such as the words of dropped code.
@@ -56,18 +61,31 @@ _MIN_SIMILARITY = 0.9
 
 #: Pairs of a place in a text and a position in the corpus at which the same run of words starts.
 Chain = list[tuple[int, int]]
-How = Literal["exact", "plain", "aligned"]
+How = Literal["exact", "plain", "aligned", "claimed", "unconfirmed"]
 Problem = Literal["missing", "ambiguous"]
+PROBLEMS: dict[Problem, str] = {
+    "missing": "its text does not occur in the document or in the corpus",
+    "ambiguous": "no path matches a document, and its text is short or occurs several times in the corpus",
+}
 
 
 class Anchor(Record, frozen=True, kw_only=True):
-    """The lines of a text. ``similarity`` is the share of the text's words that these lines contain."""
+    """The lines of a text.
+
+    ``similarity`` is the share of the text's words that these lines contain. ``how`` is ``claimed`` for lines
+    that another program claimed and that contain its text, and ``unconfirmed`` for those that do not.
+    """
 
     source: str
     line_start: int
     line_end: int
     similarity: float
     how: How
+
+    @property
+    def span(self) -> Span:
+        """The document and its lines."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class _Place(NamedTuple):
@@ -102,7 +120,6 @@ class Locator:
         Raises :class:`~branchrank.core.errors.CorpusError` without any document.
         """
         from branchrank.documents.loading import discover
-        from branchrank.documents.reading import document_lines
 
         sources = [file.source for file in discover(root, tuple(exclude)).files]
         return cls({source: document_lines(root, source) for source in sources}, min_similarity)
@@ -118,12 +135,17 @@ class Locator:
 
     def find(self, passage: Passage) -> Anchor | Problem:
         """Return the lines of a passage, or why it has none."""
-        found = self._found(passage)
-        if found == "missing" and (text := self._index.without_tags(passage.text)):
-            found = self._found(replace(passage, text=text))
-        return found
+        anchors = self._anchors(passage)
+        return anchors if isinstance(anchors, str) else self._chosen(anchors, passage)
 
-    def _found(self, passage: Passage) -> Anchor | Problem:
+    def _anchors(self, passage: Passage) -> list[Anchor] | Problem:
+        """Return all equally good places of a passage, or why it has none."""
+        anchors = self._places(passage)
+        if anchors == "missing" and (text := self._index.without_tags(passage.text)):
+            anchors = self._places(replace(passage, text=text))
+        return anchors
+
+    def _places(self, passage: Passage) -> list[Anchor] | Problem:
         words = self._index.of(passage.text)
         source = self.source_of(passage.source)
         found = self._index.occurrences(words, self._index.bounds(source))
@@ -151,7 +173,18 @@ class Locator:
             for place in good
             if place.matched == most and place.last - place.first <= shortest + 1
         }
-        return _chosen([*anchors], passage)
+        return [*anchors]
+
+    def _chosen(self, anchors: Sequence[Anchor], passage: Passage) -> Anchor | Problem:
+        """Return the only anchor, or the only one among several that overlaps the claimed lines."""
+        if len(anchors) > 1 and passage.line_start and passage.line_end:
+            claimed = [
+                each
+                for each in anchors
+                if each.line_start <= passage.line_end and passage.line_start <= each.line_end
+            ]
+            anchors = claimed or anchors
+        return anchors[0] if len(anchors) == 1 else "ambiguous"
 
     def source_of(self, given: str | None) -> str:
         """Return the document that a retriever's source means, or an empty string if there is none.
@@ -296,16 +329,72 @@ class Locator:
         return Anchor(source=source, line_start=first, line_end=last, similarity=similarity, how=how)
 
 
-def _chosen(anchors: Sequence[Anchor], passage: Passage) -> Anchor | Problem:
-    """Return the only anchor, or the only one among several that overlaps the lines that were claimed."""
-    if len(anchors) > 1 and passage.line_start and passage.line_end:
-        claimed = [
-            each
-            for each in anchors
-            if each.line_start <= passage.line_end and passage.line_start <= each.line_end
+class ChunkLocator(Locator):
+    """Finds the lines of the chunks of another program.
+
+    1. The lines that the program claims are used if they contain the chunk's text, apart from case, markup
+       and layout, or if the chunk has no text.
+    2. Otherwise, the text is searched. Of several places in the chunk's document, the one nearest to the
+       claimed lines counts. Without these, the first place that no chunk has counts, if possible after the
+       start of the previous chunk.
+    3. If no place contains the text, the claimed lines are used, but ``unconfirmed``. Without these, the text
+       is located as one that a splitter has changed.
+    """
+
+    def __init__(self, root: Path, sources: Iterable[str]) -> None:
+        documents: dict[str, Sequence[str]] = {}
+        for source in sources:
+            with contextlib.suppress(OSError):
+                documents[source] = document_lines(root, source)
+        super().__init__(documents)
+        self._normalized = cache(lambda source: NormalizedLines.of(documents[source]))
+        self._taken: set[Span] = set()
+        self._last: dict[str, int] = {}
+
+    def find(self, passage: Passage) -> Anchor | Problem:
+        """Return the lines of a chunk, or why it has none."""
+        claimed = self._claimed(passage)
+        if claimed is not None and claimed.how == "claimed":
+            anchor: Anchor | Problem = claimed
+        elif quoted := self._quoted(passage):
+            anchor = self._chosen(quoted, passage)
+        else:
+            anchor = claimed or super().find(passage)
+        if isinstance(anchor, Anchor):
+            self._taken.add(anchor.span)
+            self._last[anchor.source] = anchor.line_start
+        return anchor
+
+    def _quoted(self, passage: Passage) -> list[Anchor]:
+        """Return all places that contain the text, apart from case, markup and layout."""
+        text, source = normalize(passage.text), self.source_of(passage.source)
+        return [
+            Anchor(source=each, line_start=first, line_end=last, similarity=1.0, how="plain")
+            for each in ([source] if source else self.documents)
+            for first, last in (self._normalized(each).quoted(text) if text else ())
         ]
-        anchors = claimed or anchors
-    return anchors[0] if len(anchors) == 1 else "ambiguous"
+
+    def _claimed(self, passage: Passage) -> Anchor | None:
+        """Return the claimed lines, if the document has these lines."""
+        source, first, last = self.source_of(passage.source), passage.line_start or 0, passage.line_end or 0
+        if not source or not 1 <= first <= last <= len(self.documents[source]):
+            return None
+        lines = normalize("\n".join(self.documents[source][first - 1 : last]))
+        how: How = "claimed" if normalize(passage.text) in lines else "unconfirmed"
+        similarity = float(how == "claimed")
+        return Anchor(source=source, line_start=first, line_end=last, similarity=similarity, how=how)
+
+    def _chosen(self, anchors: Sequence[Anchor], passage: Passage) -> Anchor | Problem:
+        source, start = self.source_of(passage.source), passage.line_start
+        if not source:
+            return anchors[0] if len(anchors) == 1 else "ambiguous"
+        if start is not None and passage.line_end is not None:
+            return min(anchors, key=lambda anchor: (abs(anchor.line_start - start), anchor.line_start))
+        last = self._last.get(source, 0)
+        return min(
+            anchors,
+            key=lambda anchor: (anchor.span in self._taken, anchor.line_start < last, anchor.line_start),
+        )
 
 
 def _chains(found: Sequence[Ints], document: Callable[[int], str]) -> list[Chain]:

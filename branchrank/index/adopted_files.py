@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,20 +27,55 @@ import numpy as np
 
 from branchrank.core.errors import ArtifactError, InputError, UsageError, or_else
 from branchrank.core.io.files import copy_folder, read_jsonl, reading_errors
-from branchrank.core.records import Chunk
+from branchrank.core.records import Chunk, Passage
 from branchrank.documents.loading import Corpus
-from branchrank.documents.placing import opened_up, passage_of
+from branchrank.documents.locating import Locator
 from branchrank.documents.tree.navigate import Tree
 from branchrank.documents.tree.store import check_nodes, load_nodes
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.generations import CHROMA, CHUNKS
 
+_PATHS = ("file_path", "path", "source")
+_TEXTS = ("text", "page_content", "content", "document")
 #: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
 #: The maximum size of a Chroma database in bytes, and the maximum number of its files.
 MOST_CHROMA_BYTES = 32 << 30
 MOST_CHROMA_FILES = 10_000
+
+
+def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object and of its ``metadata``. The object's own fields take precedence."""
+    metadata = fields.get("metadata")
+    return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
+
+
+def passage_of(fields: Mapping[str, Any], locator: Locator) -> Passage:
+    """Read a passage from an object with the field names of common text splitters.
+
+    Its source is the first document of the locator that a path means.
+    """
+    first, last = (
+        next((value for name in names if isinstance(value := fields.get(name), int)), None)
+        for names in (("line_start", "start_line"), ("line_end", "end_line"))
+    )
+    return Passage(
+        text=next((text for name in _TEXTS if (text := string_of(fields, name))), ""),
+        source=next(filter(None, map(locator.source_of, _paths(fields))), None),
+        line_start=first,
+        line_end=last,
+    )
+
+
+def string_of(fields: Mapping[str, Any], name: str) -> str:
+    """Return the value of the ``name`` field, or an empty string if it is missing or not a string."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _paths(fields: Mapping[str, Any]) -> Iterator[str]:
+    return filter(None, (string_of(fields, name) for name in _PATHS))
 
 
 class ChromaRecords(NamedTuple):
@@ -73,7 +108,7 @@ def read_found(
     found: dict[str, dict[str, Any]] = {}
     for number, fields in enumerate(objects, start=1):
         ids = (str(each) for name in ("id", "chunk_id") if isinstance(each := fields.get(name), str | int))
-        key = next(filter(None, ids), f"{(*passage_of(fields).paths, 'chunk')[0]}@{number}")
+        key = next(filter(None, ids), f"{next(_paths(fields), 'chunk')}@{number}")
         if key in found:
             raise InputError(f"{folder}: chunk {number}: the id {key!r} occurs twice", remedy=remedy)
         found[key] = fields

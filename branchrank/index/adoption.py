@@ -1,6 +1,6 @@
 """Copy chunks, vectors and nodes from another program into a workspace.
 
-1. The documents are read, and every chunk is located in a document (:mod:`branchrank.documents.placing`).
+1. The documents are read, and every chunk is located in a document (:mod:`branchrank.documents.locating`).
    Chunks that are not found in any document are left out and listed in the adoption record.
 2. A sample of the chunks is embedded again, and the new vectors are compared with the existing vectors in the
    collection (:mod:`branchrank.index.embedders.protocol`). If the new vectors agree with the existing
@@ -30,8 +30,8 @@ from branchrank.core.io.files import digest_file, write_jsonl
 from branchrank.core.records import Chunk, Node, Record
 from branchrank.documents.lines import normalize
 from branchrank.documents.loading import Corpus, load_corpus
+from branchrank.documents.locating import PROBLEMS, Anchor, ChunkLocator
 from branchrank.documents.named import locate_corpus
-from branchrank.documents.placing import Place, Places, passage_of, string_of
 from branchrank.documents.tree.navigate import Tree
 from branchrank.documents.tree.tree_build import build_nodes, with_summaries
 from branchrank.index.adopted_files import (
@@ -39,7 +39,9 @@ from branchrank.index.adopted_files import (
     GivenChunk,
     given_nodes,
     json_objects,
+    passage_of,
     read_found,
+    string_of,
 )
 from branchrank.index.embedders import open_embedder
 from branchrank.index.embedders.protocol import (
@@ -114,24 +116,24 @@ def adopt_folder(
     )
     found, records = read_found(folder, collection, remedy=remedy)
     corpus = load_corpus(corpus_root, workspace.exclude)
-    places = Places(Path(corpus.root), (document.source for document in corpus.documents))
-    tree, of_tree = _tree(folder, corpus, places, remedy)
+    locator = ChunkLocator(Path(corpus.root), (document.source for document in corpus.documents))
+    tree, of_tree = _tree(folder, corpus, locator, remedy)
     chunks: list[Chunk] = []
     left_out: list[str] = []
     by: Counter[str] = Counter()
     for key, fields in found.items():
-        passage = passage_of(fields)
-        place = places.place(passage) if passage.text.strip() else "it has no text"
-        if isinstance(place, str):
-            left_out.append(f"{key}: {place}")
+        passage = passage_of(fields, locator)
+        anchor = locator.find(passage) if passage.text.strip() else None
+        if not isinstance(anchor, Anchor):
+            left_out.append(f"{key}: {PROBLEMS[anchor] if anchor else 'it has no text'}")
             continue
-        by[place.by] += 1
+        by[anchor.how] += 1
         chunk = GivenChunk(
             id=key,
             node_id=string_of(fields, "node_id"),
             breadcrumb=string_of(fields, "breadcrumb"),
             text=passage.text,
-            **msgspec.structs.asdict(place.span),
+            **msgspec.structs.asdict(anchor.span),
         )
         chunks.append(chunk.completed(tree))
     if not chunks:
@@ -154,8 +156,8 @@ def adopt_folder(
         folder=str(folder.resolve()),
         corpus_digest=corpus.digest,
         chunks=len(chunks),
-        by_lines=by["lines"],
-        anchored=by["anchored"],
+        by_lines=by["claimed"],
+        anchored=by["exact"] + by["plain"] + by["aligned"],
         unconfirmed=by["unconfirmed"],
         left_out=tuple(left_out),
         chunks_digest=digest_file(adopted / "chunks.jsonl"),
@@ -275,7 +277,7 @@ def _vectors(
     }
 
 
-def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tree, dict[str, Any]]:
+def _tree(folder: Path, corpus: Corpus, locator: ChunkLocator, remedy: str) -> tuple[Tree, dict[str, Any]]:
     """Return the tree and the fields of :class:`Adoption` that describe the folder's nodes, if it has any."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
@@ -288,7 +290,7 @@ def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tr
     summaries: dict[str, str] = {}
     found = 0
     for fields in objects:
-        node = _section(fields, built, places)
+        node = _section(fields, built, locator)
         found += node is not None
         summary = fields.get("summary")
         if node is not None and isinstance(summary, str) and summary.strip():
@@ -300,13 +302,13 @@ def _tree(folder: Path, corpus: Corpus, places: Places, remedy: str) -> tuple[Tr
     }
 
 
-def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
+def _section(fields: Mapping[str, Any], tree: Tree, locator: ChunkLocator) -> Node | None:
     """Return the section in ``tree`` that corresponds to another tree's node, or ``None``."""
-    passage = passage_of(fields)
-    place = places.place(passage)
-    if isinstance(place, Place):
-        first = msgspec.structs.replace(place.span, line_end=place.span.line_start)
+    passage = passage_of(fields, locator)
+    anchor = locator.find(passage)
+    if isinstance(anchor, Anchor):
+        first = msgspec.structs.replace(anchor.span, line_end=anchor.line_start)
         return next(iter(tree.overlapping(first)), None)
-    title, source = normalize(string_of(fields, "title")), places.source(passage.paths)
+    title, source = normalize(string_of(fields, "title")), passage.source
     named = [node for node in tree.sections if node.source == source and normalize(node.title) == title]
     return named[0] if title and len(named) == 1 else None

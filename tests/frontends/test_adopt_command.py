@@ -180,6 +180,7 @@ def test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out(tmp_pat
     objects = json_lines(theirs / "chunks.jsonl")
     more = [
         {"id": "new", "source": "guide/cleaning.md", "text": "Descale the boiler with vinegar every month."},
+        {"id": "titled", "text": "A new title\nDescale the boiler with vinegar every month."},
         {"id": "nowhere", "source": "guide/cleaning.md", "text": "a sentence that no page has"},
         {"id": "empty", "source": "guide/cleaning.md", "text": " "},
         {"id": "anywhere", "text": "Baking soda removes tannin stains."},
@@ -200,8 +201,9 @@ def test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out(tmp_pat
         adoption = workspace.adoption
         assert adoption is not None
         assert [each.partition(":")[0] for each in adoption.left_out] == ["nowhere", "empty", "gone"]
-        assert (adoption.unconfirmed, adoption.embedded, adoption.reused) == (1, 1, len(objects) + 3)
+        assert (adoption.unconfirmed, adoption.embedded, adoption.reused) == (1, 2, len(objects) + 3)
         chunks = workspace.index.chunks
+        assert chunks["titled"].span == chunks["new"].span
         assert (chunks["anywhere"].source, chunks["anywhere"].line_start) == ("guide/cleaning.md", 7)
         assert (chunks["moved"].line_start, chunks["moved"].line_end) == (7, 7)
         assert (chunks["edited"].line_start, chunks["edited"].line_end) == (4, 4)

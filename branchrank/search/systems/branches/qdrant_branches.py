@@ -5,7 +5,7 @@
    digest of its content and created only once.
 2. If ``qdrant.collection`` is set, the user's own collection is searched, whose points are passages from the
    indexed documents. The line numbers or the text in a point's payload determine the point's lines in a
-   document (:mod:`branchrank.documents.placing`). Points whose passage does not occur in any document are
+   document (:mod:`branchrank.documents.locating`). Points whose passage does not occur in any document are
    ignored, and a notice reports their number. Each search result is the span of document lines that a point
    covers. If several points cover the same span, the result has the best of their scores.
 3. The texts of a sample of the user's points are embedded again, and the new vectors must agree with the
@@ -28,7 +28,8 @@ from branchrank.core.io.files import digest_of
 from branchrank.core.records import Scored, Span
 from branchrank.core.settings import IndexSettings, QdrantSettings, Resolved
 from branchrank.core.spec import Unit
-from branchrank.documents.placing import Places, opened_up, passage_of
+from branchrank.documents.locating import PROBLEMS, Anchor, ChunkLocator
+from branchrank.index.adopted_files import opened_up, passage_of
 from branchrank.index.embedders import token_embedder
 from branchrank.index.embedders.protocol import Vectors, check_agreement, sampled
 from branchrank.index.maxsim import unit_tokens
@@ -296,17 +297,17 @@ def _placed(opening: Opening) -> Searched:
     collection = opening.resources.enter_context(
         open_existing(settings.collection, url=settings.url, path=settings.path, dimension=dimension)
     )
-    places = Places(opening.corpus_root, opening.index.sources)
+    locator = ChunkLocator(opening.corpus_root, opening.index.sources)
     spans: dict[str, Span] = {}
     texts: dict[str, str] = {}
     left_out, reason = 0, "the collection is empty"
     for key, payload in collection.payloads():
-        passage = passage_of(opened_up(payload))
-        place = places.place(passage)
-        if isinstance(place, str):
-            left_out, reason = left_out + 1, f"point {key}: {place}"
+        passage = passage_of(opened_up(payload), locator)
+        anchor = locator.find(passage)
+        if isinstance(anchor, Anchor):
+            spans[key], texts[key] = anchor.span, passage.text
         else:
-            spans[key], texts[key] = place.span, passage.text
+            left_out, reason = left_out + 1, f"point {key}: {PROBLEMS[anchor]}"
     if not spans:
         raise ArtifactError(
             f"no point of {collection.place} is in the documents of the index: {reason}",
