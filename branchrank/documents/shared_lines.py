@@ -13,18 +13,19 @@ one paragraph, a heading and the start of another paragraph.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from branchrank.documents.document import Block, BlockKind, Findings, Heading
 
 
+@dataclass
 class _Piece:
     """A heading or block. ``texts`` contains, for each line from ``first``, the parts of its text."""
 
-    def __init__(self, kind: BlockKind, first: int, texts: list[list[str]], heading: Heading | None) -> None:
-        self.kind = kind
-        self.first = first
-        self.texts = texts
-        self.heading = heading
+    kind: BlockKind
+    first: int
+    texts: list[list[str]]
+    heading: Heading | None
 
     @property
     def last(self) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from branchrank.documents.chunking import CountTokens, tokens_within
@@ -53,12 +54,12 @@ _LEVELS = (
 _PARAGRAPHS, _, _SENTENCES, _WORDS = range(4)
 
 
+@dataclass(frozen=True)
 class TextChunker:
     """The chunker ``window``, ``sentences``, ``recursive`` or ``document``."""
 
-    def __init__(self, name: str, size: ChunkSize) -> None:
-        self.name = name
-        self.size = size
+    name: str
+    size: ChunkSize
 
     def chunk(self, text: str) -> Iterator[Piece]:
         """Yield the chunks of a text in order, without the blank space around them."""
