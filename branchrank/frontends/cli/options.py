@@ -26,6 +26,8 @@ _GIVEN = "branchrank.settings"
 _FLAGS = "branchrank.settings.flags"
 #: The key under which click's context stores the settings that ``--fusion`` stands for.
 _SHARED = "branchrank.shared_settings"
+#: The key under which click's context stores the path and the tables of branchrank.toml.
+_TABLES = "branchrank.tables"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 SHARE = click.FloatRange(0, 1)
@@ -115,16 +117,26 @@ class SettingOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the flag and its help text."""
-        from branchrank.index.workspace_folder import CONFIG, read_config
-
         found, setting = super().get_help_record(ctx), self.setting
-        path = (ctx.params.get("data_dir") or DEFAULT_DATA_DIR) / CONFIG
-        with contextlib.suppress(BranchRankError):  # a command reports the errors of the file, not its help
-            own = read_config(path)[1].get(setting.section, {}).get(setting.name)
-            if found is not None and own is not None:
-                own_default = f" Default: {own} (in {safe(str(path))})."
-                found = found[0], found[1].replace(f" Default: {setting.default}.", own_default)
+        path, tables = _config(ctx)
+        own = tables.get(setting.section, {}).get(setting.name)
+        if found is not None and own is not None:
+            own_default = f" Default: {own} (in {safe(str(path))})."
+            found = found[0], found[1].replace(f" Default: {setting.default}.", own_default)
         return found
+
+
+def _config(ctx: click.Context) -> tuple[Path, Mapping[str, Any]]:
+    """Return the path of the workspace's branchrank.toml and its tables, which are read once per command."""
+    from branchrank.index.workspace_folder import CONFIG, read_config
+
+    if _TABLES not in ctx.meta:
+        path, tables = (ctx.params.get("data_dir") or DEFAULT_DATA_DIR) / CONFIG, {}
+        with contextlib.suppress(BranchRankError):  # a command reports the errors of the file, not its help
+            tables = read_config(path)[1]
+        ctx.meta[_TABLES] = path, tables
+    found: tuple[Path, Mapping[str, Any]] = ctx.meta[_TABLES]
+    return found
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
