@@ -14,6 +14,7 @@ import pytest
 from support.commands import ROOT
 
 import branchrank
+from branchrank import plugins
 
 NAMES = [
     "Anchor",
@@ -30,6 +31,46 @@ NAMES = [
     "errors",
     "library",
     "locate",
+]
+PLUGIN_NAMES = [
+    "Adapter",
+    "Answer",
+    "Block",
+    "Branch",
+    "BranchKind",
+    "BranchResult",
+    "Chunker",
+    "Definition",
+    "DocumentVectors",
+    "Embedder",
+    "EmbedderIdentity",
+    "Findings",
+    "Heading",
+    "LLMUse",
+    "LinkTarget",
+    "Lookup",
+    "MaxSim",
+    "Opening",
+    "Passage",
+    "Piece",
+    "Plugin",
+    "QueryVectors",
+    "Ranking",
+    "Reader",
+    "Reference",
+    "Retriever",
+    "Scored",
+    "Scores",
+    "Search",
+    "SharedLines",
+    "Span",
+    "TokenEmbedder",
+    "Vectors",
+    "list_plugins",
+    "no_options",
+    "plain_blocks",
+    "unit_row",
+    "unit_rows",
 ]
 HEAVY = {
     "altair",
@@ -80,6 +121,14 @@ def test_a_public_name_resolves_and_is_documented(name: str) -> None:
         for method, function in inspect.getmembers(value, inspect.isfunction):
             if not method.startswith("_") and function.__module__.startswith("branchrank"):
                 assert inspect.getdoc(function), f"{name}.{method}"
+
+
+def test_the_plugin_names_are_these_and_documented() -> None:
+    assert sorted(plugins.__all__) == PLUGIN_NAMES
+    values = {name: getattr(plugins, name) for name in PLUGIN_NAMES}
+    made = [value for value in values.values() if inspect.isclass(value) or inspect.isfunction(value)]
+    assert len(made) == len(values) - 4, "all but four are classes or functions"
+    assert [value for value in made if not inspect.getdoc(value)] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -9,14 +9,27 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from branchrank.core.errors import Remedy, UsageError, or_else
 
 T = TypeVar("T")
+
+
+class Plugin(NamedTuple):
+    """An object of an installed package."""
+
+    #: What the object is, such as ``reader``.
+    kind: str
+    #: The name of the entry point.
+    name: str
+    package: str
+    version: str
+    #: Why the object can't be used, or an empty string.
+    error: str
 
 
 class Registry(Generic[T]):
@@ -45,28 +58,43 @@ class Registry(Generic[T]):
         self._named = named
         self._objects: dict[str, T] = {}
 
-    def entries(self) -> Iterable[EntryPoint]:
-        """Return the entry points in the group, also those that are refused."""
-        return entry_points(group=self.group)
-
     @cached_property
     def installed(self) -> Mapping[str, EntryPoint]:
         """The entry points by the name of the object. Searching the installed packages takes 50 ms.
 
         Raises :class:`UsageError` for a name that has two objects.
         """
-        found: dict[str, EntryPoint] = {}
-        for entry in self.entries():
-            name = self._named(entry.name)
-            other = found.get(name)
-            if name in self.builtin or (other and other.value != entry.value):
-                raise UsageError(
-                    f"the installed {self.noun} {entry.value} has the name {name!r}, which belongs to "
-                    + (f"{other.value}" if other else f"a {self.noun} of BranchRank"),
-                    remedy="uninstall the package that provides it, or change the name of its entry point",
-                )
-            found[name] = entry
-        return found
+        entries: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=self.group):
+            self._check_name(entry, entries)
+            entries[self._named(entry.name)] = entry
+        return entries
+
+    def _check_name(self, entry: EntryPoint, others: Mapping[str, EntryPoint]) -> None:
+        name = self._named(entry.name)
+        other = others.get(name)
+        if name in self.builtin or (other and other.value != entry.value):
+            raise UsageError(
+                f"the installed {self.noun} {entry.value} has the name {name!r}, which belongs to "
+                f"{other.value if other else 'BranchRank'}",
+                remedy="uninstall the package that provides it, or change the name of its entry point",
+            )
+
+    def plugins(self) -> list[Plugin]:
+        """Import and list the objects of installed packages, also those that are refused."""
+        plugins: list[Plugin] = []
+        entries: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=self.group):
+            error = ""
+            try:
+                self._check_name(entry, entries)
+                self.load(entry)
+            except UsageError as refusal:
+                error = refusal.message
+            entries.setdefault(self._named(entry.name), entry)
+            package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
+            plugins.append(Plugin(self.noun, entry.name, package, version, error))
+        return plugins
 
     @property
     def names(self) -> tuple[str, ...]:

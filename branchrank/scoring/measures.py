@@ -19,6 +19,7 @@ from typing import Literal, get_args
 
 from branchrank.core.errors import UsageError, nearest
 from branchrank.core.records import Record
+from branchrank.core.registry import Registry
 
 #: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
@@ -157,6 +158,8 @@ DEFINITIONS = (
 )
 
 _BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.aliases)}
+#: The measures of installed packages, which are looked up if a name is not one of these.
+MEASURES = Registry[Definition]("measure", "measures", dict.fromkeys(_BY_NAME, ""), kind=Definition)
 
 
 class Measure(Record, frozen=True, kw_only=True):
@@ -199,11 +202,13 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())
     definition = _BY_NAME.get(match["name"]) if match else None
+    if match and definition is None and match["name"] in MEASURES.installed:
+        definition = MEASURES.get(match["name"])
     if match is None or definition is None:
         known = ", ".join(
             f"{scoring}{name}{'@k' if each.cutoff == 'needed' else ''}" for name, each in _BY_NAME.items()
         )
-        near = nearest(match["name"] if match else text, _BY_NAME)
+        near = nearest(match["name"] if match else text, MEASURES.names)
         number = re.search(r"\d+$", text.strip())
         rest = text.strip()[len(match["name"]) :] if match else f"@{number[0]}" if number else ""
         remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"

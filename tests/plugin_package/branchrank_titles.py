@@ -1,13 +1,21 @@
-"""Section titles as a branch kind, letters as an embedder, a reader of Org files, and a chunker of lines."""
+"""A branch kind, an embedder, a reader of Org files, a chunker and a measure."""
 
 import re
 
 import numpy as np
 
-from branchrank.core.records import Scored
-from branchrank.documents.document import Findings, Heading, Reader, plain_blocks
-from branchrank.index.embedders import EmbedderIdentity, unit_rows
-from branchrank.search.systems.branches import BranchKind, BranchResult
+from branchrank.plugins import (
+    BranchKind,
+    BranchResult,
+    Definition,
+    EmbedderIdentity,
+    Findings,
+    Heading,
+    Reader,
+    Scored,
+    plain_blocks,
+    unit_rows,
+)
 
 
 class TitlesKind(BranchKind):
@@ -94,3 +102,12 @@ class LinesChunker:
             lines.append(line)
             size += tokens
         yield "\n".join(lines)
+
+
+def squared_rank(ranking, cutoff, rel):
+    """The square of the reciprocal rank of the first relevant hit, or 0 without one."""
+    ranks = ranking.relevant_ranks(rel, cutoff)
+    return 1 / ranks[0] ** 2 if ranks else 0.0
+
+
+SRR = Definition(name="SRR", compute=squared_rank)

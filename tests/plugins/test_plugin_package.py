@@ -1,7 +1,9 @@
-"""Another package adds a branch kind, an embedder and a reader: installed, indexed with and benchmarked."""
+"""Another package adds one object of each kind: installed, listed, indexed with and benchmarked."""
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
 import os
 import re
@@ -177,6 +179,46 @@ def test_a_reader_of_a_suffix_that_has_one_is_refused(tmp_path: Path, installed:
     done = command(tmp_path, site, "index", "docs", "--embedder", "none")
     assert done.returncode == 2
     assert "the installed reader branchrank_titles:ORG has the name '.md'" in done.stderr
+
+
+def test_the_packages_measure_is_computed(project: Path, installed: Path) -> None:
+    words = ("--predictor", "bm25", "--measure", "SRR@5", "--measure", "RR@5", "--reports", "measured")
+    done = command(project, installed, "benchmark", *words, "--latency-sample", 0, "--quiet")
+    assert done.returncode == 0, done.stderr
+    (run,) = (project / "measured").iterdir()
+    with (run / "questions.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["RR@5"]]
+    assert rows
+    assert [float(row["SRR@5"]) for row in rows] == [float(row["RR@5"]) ** 2 for row in rows]
+    done = command(project, "benchmark", *words, "--latency-sample", 0)
+    assert done.returncode == 2
+    assert "unknown measure 'SRR@5'" in done.stderr
+
+
+def test_installed_objects_are_listed_with_their_errors(tmp_path: Path, installed: Path) -> None:
+    listed = [line.split() for line in command(tmp_path, installed, "plugins").stdout.splitlines()]
+    origin = ["branchrank-titles", "0.1.0"]
+    assert listed == [
+        ["kind", "name", "package", "version", "error"],
+        ["branch", "kind", "titles", *origin],
+        ["embedder", "letters", *origin],
+        ["reader", "org", *origin],
+        ["chunker", "lines", *origin],
+        ["measure", "SRR", *origin],
+    ]
+    site = Path(shutil.copytree(installed, tmp_path / "site"))
+    (entries,) = site.glob("*/entry_points.txt")
+    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:ORG\ntex = branchrank_titles:TEX\n")
+    _, taken, absent = command(tmp_path, site, "plugins").stdout.splitlines()
+    assert "belongs to BranchRank" in taken
+    assert "has no attribute 'TEX'" in absent
+    assert command(tmp_path, "plugins").returncode == 0
+
+
+def test_the_package_imports_only_the_plugin_names() -> None:
+    tree = ast.parse((PACKAGE / "branchrank_titles.py").read_text())
+    homes = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert homes == ["branchrank.plugins"]
 
 
 def test_an_unknown_route_is_refused_with_the_known_ones(project: Path, installed: Path) -> None:

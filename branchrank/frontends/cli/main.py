@@ -60,6 +60,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "score-trec": ("trec:score_trec", "Score TREC run files with qrels."),
         "compare-trec": ("trec:compare_trec", "Compare TREC run files, with tests and intervals."),
         "settings": ("start:settings", "List every setting with its value and range."),
+        "plugins": ("start:plugins", "List what installed packages add: readers, branches, measures."),
     },
 }
 VERBS = {verb: each for verbs in HEADINGS.values() for verb, each in verbs.items()}

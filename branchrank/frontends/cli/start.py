@@ -1,9 +1,10 @@
-"""Get started: the commands ``demo``, ``init``, ``corpus`` and ``settings``."""
+"""Get started: the commands ``demo``, ``init``, ``corpus``, ``settings`` and ``plugins``."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from branchrank import Workspace
 from branchrank.core.errors import CorpusError, UsageError
 from branchrank.core.io.printable import value_to_show
 from branchrank.core.io.progress import shown_progress
+from branchrank.core.io.table import plain, table_of
 from branchrank.core.settings import DEFAULT, DEFAULT_DATA_DIR, DEMO_FOLDER, PARTS, resolve, settings_of
 from branchrank.frontends.cli.benchmark import report_run
 from branchrank.frontends.cli.options import (
@@ -169,3 +171,13 @@ def settings(data_dir: Path) -> None:
                 click.echo(f"      in use: {calibrated}")
     if wrong is not None:
         raise wrong
+
+
+@click.command("plugins", cls=Command)
+def plugins() -> None:
+    """List what installed packages add to BranchRank, with the reason if it cannot be used."""
+    from branchrank.plugins import Plugin, list_plugins
+
+    columns = {heading: attrgetter(heading) for heading in Plugin._fields}
+    listed = table_of("plugins", list_plugins(), columns, labels=len(columns))
+    click.echo("\n".join(plain(listed)) if listed.rows else "No installed package adds anything.")

@@ -104,6 +104,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "mcp": (("--predictor", "local"), 0),
     "tui": ((), 2),
     "settings": ((), 0),
+    "plugins": ((), 0),
     "check": ((), 0),
 }
 
