@@ -25,7 +25,7 @@ PROCESSES ?= $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types imports docs unit axe test-full test-bare test-pythons mutants fuzz test-corpora bench \
+.PHONY: setup demo test lint types imports docs unit axe test-full campaigns test-bare test-pythons mutants fuzz test-corpora bench \
 	bench-check benchmarks clean
 
 setup: $(VENV)/.ready
@@ -77,13 +77,21 @@ unit: setup
 axe: setup
 	PYTHONPATH=tests $(BIN)/python -m support.axe
 
-# Runs the tests that take too long for every change; CONTRIBUTING.md lists them. The numbers of trials are written
-# to build/harness/. The target should take less than 80 minutes on two cores.
+# Runs the tests that take too long for every change, and of each campaign the trials that SEED draws, which is the
+# day unless it is given. The target should take less than 40 minutes on two cores.
+SEED ?= $(shell date +%Y%m%d)
 test-full: setup
 	-$(MAKE) --no-print-directory axe
-	$(BIN)/python -m pytest -m "full or not full" -n 3 --dist worksteal --durations=30
+	BRANCHRANK_TEST_DRAW=$(SEED) $(BIN)/python -m pytest -m "campaign or full or not full" -n $(PROCESSES) \
+		--dist worksteal --durations=30
 	$(MAKE) test-corpora
 	$(MAKE) test-bare
+	PYTHONPATH=tests BRANCHRANK_TEST_DRAW=$(SEED) $(BIN)/python -m mutants
+
+# Runs the campaigns whole, in about two hours: damaged files, failing disks, fuzzing and the listed mutants. The numbers
+# of trials are written to build/harness/.
+campaigns: setup
+	$(BIN)/python -m pytest -m campaign -n $(PROCESSES) --dist worksteal
 	PYTHONPATH=tests $(BIN)/python -m mutants
 
 # Runs the tests as on a machine that has only Python, make, sh and coreutils, and no writable home. The temporary
@@ -105,7 +113,7 @@ mutants: setup
 # Fuzzes files, queries and requests for SECONDS seconds per target. Failing inputs are saved in build/fuzz.
 SECONDS ?= 60
 fuzz: setup
-	BRANCHRANK_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest -m full -q tests/fuzz
+	BRANCHRANK_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest -m campaign -q tests/fuzz
 
 # Tests whole documentation sets: ../shared/corpora, Django's docs, and the folders in BRANCHRANK_TEST_CORPORA.
 test-corpora: setup

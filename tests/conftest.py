@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support import draw
 from support.chromium import Chromium
 from support.needs import missing
 from support.redis_server import RedisServer
@@ -43,7 +44,7 @@ SLOWEST = (
 #: Long tests that are started last, so that the other processes of ``make test-full`` work on them.
 LAST = "faults/test_disk_faults.py::test_operations_fail_at_random[benchmark"
 #: Tests that run only when ``-m`` names their marker.
-ON_REQUEST = ("corpora", "full")
+ON_REQUEST = ("campaign", "corpora", "full")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,7 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what to install for the tests that were skipped because the machine lacks something."""
+    """Name the seed of the draw, and what to install for tests that were skipped because it is missing."""
+    if (seed := draw.drawn_with()) is not None:
+        terminalreporter.write_line(f"campaigns: drawn with the seed {seed} (make test-full SEED={seed})")
     if lines := missing(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_sep("-", "skipped: not installed")
         terminalreporter.write_line("\n".join(lines))

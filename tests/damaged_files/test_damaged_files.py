@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import harness
+from support import draw, harness
 
 from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
 
-SAMPLE, SEED = 4, 42
+#: Trials of the short form.
+SAMPLE = 4
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
 #: The number of tests that all trials are divided among, so that processes share them.
@@ -28,7 +29,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_a_sample_of_damaged_files_is_refused_or_read(world: World) -> None:
-    faults = [(trial.name, fault) for trial in world.sample(SAMPLE, SEED) if (fault := world.judge(trial))]
+    trials = world.sample(SAMPLE, draw.SEED)
+    faults = [(trial.name, fault) for trial in trials if (fault := world.judge(trial))]
     assert not faults, "\n".join(f"{fault[0]}: {name}\n{fault[1]}" for name, fault in faults)
 
 
@@ -111,16 +113,16 @@ def test_a_database_that_crashes_chromas_compiled_code_is_refused(tmp_path: Path
     assert world.judge(*trial) is None
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 @pytest.mark.parametrize("part", range(2))
 def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path, part: int) -> None:
     started = time.monotonic()
     world = ChromaWorld(tmp_path)
-    trials = [
+    trials = draw.some(
         (file, change)
         for number, (file, change) in enumerate(world.trials())
         if ": " not in change.name or number % CHROMA_FIELDS == 0
-    ][part::2]
+    )[part::2]
     faults = [
         (*fault, f"{file.name}: {change.name}")
         for file, change in trials
@@ -128,14 +130,14 @@ def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path, part: int) 
     ]
     record("damaged files of Chroma", len(trials), faults, started, part)
     assert not faults, faults[:5]
-    assert len(trials) > 75
+    assert len(trials) > draw.number(150) // 2
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_damaged_files_are_refused_or_read(world: World, part: int) -> None:
     started = time.monotonic()
-    trials = world.every_trial[part::PARTS]
+    trials = draw.some(world.every_trial)[part::PARTS]
     faults = [(*fault, trial.name) for trial in trials if (fault := world.judge(trial))]
     record("damaged files", len(trials), faults, started, part)
     assert not faults, "\n".join(f"{kind}: {name}\n{what[-500:]}" for kind, what, name in faults)
@@ -148,5 +150,5 @@ def record(
     kinds = Counter(fault[0] for fault in faults)
     counts = {kind: kinds[kind] for kind in ("lost", "leaked", "crashed", "hung", "wrong")}
     seconds = round(time.monotonic() - started)
-    made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=SEED)
+    made = harness.Part(part=part, trials=trials, **counts, seconds=seconds, seed=draw.seed())
     harness.record(f"{part} {number}".lower().replace(" ", "-"), made)

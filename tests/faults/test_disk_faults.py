@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import harness
+from support import draw, harness
 from support.faults.scenarios import SCENARIOS, Scenario
 from support.needs import need
 
 SOURCE = Path(__file__).parents[1] / "support" / "faults" / "disk_faults.c"
-SEED = 42
 #: The commands of the short form, and at how many of the places where they write; 0: at all.
 SAMPLED = {"labels": 0, "index of changed documents": 6}
 
@@ -31,12 +30,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def trials(library: Path, scenario: str, count: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def trials(
+    library: Path, scenario: str, count: int, seed: int = draw.SEED
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What the program counted, and its trials."""
     # A torn or short write of a compiled module would break every later import of it.
     without_compiled = {"PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "support.faults.trials", scenario, str(count), str(SEED)],
+        [sys.executable, "-m", "support.faults.trials", scenario, str(count), str(seed)],
         env=os.environ
         | without_compiled
         | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])},
@@ -79,12 +80,13 @@ def test_the_long_form_has_five_thousand_trials() -> None:
     assert sum(each.trials for each in SCENARIOS) == 5_000
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_operations_fail_at_random(library: Path, scenario: Scenario) -> None:
     started = time.monotonic()
-    counted, told = trials(library, scenario.name, scenario.trials)
-    assert len(told) == scenario.trials
+    count = draw.number(scenario.trials)
+    counted, told = trials(library, scenario.name, count, draw.seed())
+    assert len(told) == count
     print(f"\n{scenario.name}: {counted['operations']} operations, {len(told)} trials")
     problems = Counter(
         word for each in told for word in {text.partition(":")[0] for text in each["problems"]}
@@ -99,7 +101,7 @@ def test_operations_fail_at_random(library: Path, scenario: Scenario) -> None:
             crashed=problems["traceback"],
             hung=problems["hang"],
             seconds=round(time.monotonic() - started, 1),
-            seed=SEED,
+            seed=draw.seed(),
         ),
     )
     check(told)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from support import harness
+from support import draw, harness
 
 from fuzz.mutation import inputs
 from fuzz.target import Target, failure_of
@@ -27,8 +27,7 @@ INPUTS = 8
 #: Inputs of targets that start a program, or read a workspace, for each.
 SLOW = {"grep-query": 4, "experiment": 4, "settings": 5, "run-with-rows": 6, "retrieve": 6}
 #: Seconds for each target in the long form, for which atheris chooses what to change.
-SECONDS = 4.0
-SEED = 42
+SECONDS = 4
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +79,7 @@ def test_an_input_that_failed_once_is_read_or_refused(path: Path) -> None:
 def fuzzed(names: list[str], seconds: float, scratch: Path) -> dict[str, tuple[int, str]]:
     """The executions of each target, and how it failed, if it did."""
     ended = subprocess.run(
-        [sys.executable, "-m", "fuzz", str(scratch), str(seconds), str(SEED), *names],
+        [sys.executable, "-m", "fuzz", str(scratch), str(seconds), str(draw.seed()), *names],
         env=os.environ
         | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONWARNINGS": "error::RuntimeWarning"},
         stdout=subprocess.PIPE,
@@ -97,12 +96,12 @@ def fuzzed(names: list[str], seconds: float, scratch: Path) -> dict[str, tuple[i
     return found
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 def test_inputs_chosen_by_coverage_are_read_or_refused(tmp_path: Path) -> None:
     """Two targets at a time."""
     if "BRANCHRANK_FUZZ_SECONDS" not in os.environ:
         pytest.importorskip("atheris")
-    seconds = float(os.environ.get("BRANCHRANK_FUZZ_SECONDS", SECONDS))
+    seconds = float(os.environ.get("BRANCHRANK_FUZZ_SECONDS", draw.number(SECONDS)))
     started = time.monotonic()
     names = list(TARGETS)
     with ThreadPoolExecutor(2) as pool:
@@ -114,6 +113,7 @@ def test_inputs_chosen_by_coverage_are_read_or_refused(tmp_path: Path) -> None:
     counts = {kind: kinds[kind] for kind in ("crashed", "hung", "wrong")}
     trials = sum(executions for executions, _ in found.values())
     wall = round(time.monotonic() - started)
-    harness.record("fuzz", harness.Part(part="fuzzing", trials=trials, **counts, seconds=wall, seed=SEED))
+    made = harness.Part(part="fuzzing", trials=trials, **counts, seconds=wall, seed=draw.seed())
+    harness.record("fuzz", made)
     assert not failures, failures
     assert all(executions for executions, _ in found.values()), found

@@ -3,6 +3,8 @@
 1. The listed tests run once without a defect, and must pass.
 2. For each defect, its test runs in a copy that has it. A defect that no test notices is a gap in the tests.
 
+Where a seed is given to draw from the campaigns (``support.draw``), it draws the defects, too.
+
 The exit code is 1 where a test passes in spite of its defect.
 """
 
@@ -15,6 +17,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+
+from support import draw
 
 from mutants.copies import copy_working_tree, pytest_words, variables
 from mutants.table import ROOMS, Mutant
@@ -58,7 +62,8 @@ def main() -> int:
     parser.add_argument("--room", nargs="+", default=list(ROOMS), choices=ROOMS)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these defects")
     given = parser.parse_args()
-    chosen = [each for room in given.room for each in ROOMS[room] if each.name in (given.only or [each.name])]
+    listed = [each for room in given.room for each in ROOMS[room] if each.name in (given.only or [each.name])]
+    chosen = draw.some(listed)
     trees: SimpleQueue[Path] = SimpleQueue()
 
     def tried(mutant: Mutant) -> bool:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support import draw
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,9 +37,11 @@ def copy_working_tree(target: Path) -> Path:
 def variables(tree: Path) -> dict[str, str]:
     """The environment in which tests import the copy, and never its compiled modules of a moment ago."""
     path = os.pathsep.join([str(tree), str(tree / "tests")])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    own = {name: value for name, value in os.environ.items() if name != draw.VARIABLE}
+    return {**own, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
 
 
 def pytest_words(tests: list[str], processes: int = 0) -> list[str]:
-    """A command that runs tests, those marked ``full`` too, up to the first failure."""
-    return [sys.executable, "-m", "pytest", "-x", "-n", str(processes), "-m", "full or not full", *tests]
+    """A command that runs tests, the long ones too, up to the first failure."""
+    chosen = ("-m", "campaign or full or not full")
+    return [sys.executable, "-m", "pytest", "-x", "-n", str(processes), *chosen, *tests]

@@ -32,7 +32,7 @@ def test_no_flow_stores_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert place.leaks() == {}
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 def test_no_flow_stores_a_secret_with_odd_characters(tmp_path: Path) -> None:
     started, commands, leaks = time.monotonic(), 0, {}
     for draw in range(DRAWS):

@@ -77,7 +77,7 @@ def test_common_commands_open_no_network_connection(library: Path, tmp_path: Pat
     assert {each["command"] for each in told if each["attempts"]} == {"view"}
 
 
-@pytest.mark.full
+@pytest.mark.campaign
 def test_no_command_opens_a_network_connection(library: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     told = tried(library, tmp_path)

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from support import draw
+
 ROOT = Path(__file__).parents[2]
 FOUND = ROOT / "build" / "harness"
 COLLECTED = ROOT / "docs" / "results" / "harness.json"
@@ -47,7 +49,9 @@ class Part:
 
 
 def record(name: str, part: Part) -> None:
-    """Write ``build/harness/NAME.json``."""
+    """Write ``build/harness/NAME.json``, if the campaign is whole."""
+    if draw.drawn_with() is not None:
+        return
     FOUND.mkdir(parents=True, exist_ok=True)
     (FOUND / f"{name}.json").write_text(json.dumps(asdict(part)) + "\n", encoding="utf-8")
 
