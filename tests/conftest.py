@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import settings
 from support import draw
 from support.chromium import Chromium
+from support.drawn import replace_drawing
 from support.needs import missing
 from support.redis_server import RedisServer
 
@@ -26,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 #: Examples of a property test in ``make test`` and in ``make test-full``.
-EXAMPLES, FULL_EXAMPLES = 30, 150
+EXAMPLES, FULL_EXAMPLES = 20, 150
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
 #: The slowest files, which several processes start first, so that at the end no process works alone.
@@ -40,6 +42,20 @@ SLOWEST = (
     "damaged_files/",
     "test_library_citizen.py",
     "reports/",
+)
+#: Files that import PyTorch, which takes fifteen seconds: one process runs them all, from the start.
+WITH_TORCH = (
+    "index/test_colbert.py",
+    "index/test_embedders_minilm.py",
+    "index/test_embedders_sentence_transformers.py",
+    "index/test_nomic_bert.py",
+    "search/test_rerank_cross_encoder.py",
+    "core/test_executors.py",
+    "documents/test_chunkers.py",
+    "runs/test_adapters.py",
+    "runs/test_outside_systems.py",
+    "runs/test_pyterrier_frames.py",
+    "runs/test_whole_pipelines.py",
 )
 #: Long tests that are started last, so that the other processes of ``make test-full`` work on them.
 LAST = "faults/test_disk_faults.py::test_operations_fail_at_random[benchmark"
@@ -62,14 +78,36 @@ def _turn(item: pytest.Item) -> int:
     name = item.nodeid.removeprefix("tests/")
     if name.startswith(LAST):
         return len(SLOWEST) + 1
+    if name.startswith(WITH_TORCH):
+        return -1
     return next((turn for turn, slow in enumerate(SLOWEST) if name.startswith(slow)), len(SLOWEST))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, the files that import PyTorch are as one file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OfFiles(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            own = nodeid.removeprefix("tests/").startswith(WITH_TORCH)
+            return WITH_TORCH[0] if own else super()._split_scope(nodeid)
+
+    return OfFiles(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish() -> None:
+    """Do not look through what is loaded by now whenever garbage is collected."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Try fewer examples, but where the ``full`` tests run, and keep temporary folders in memory."""
+    """Try fewer examples unless the ``full`` tests run, draw few plots, keep temporary folders in memory."""
     examples = FULL_EXAMPLES if "full" in config.getoption("markexpr") else EXAMPLES
     settings.register_profile("tests", max_examples=examples, deadline=None, derandomize=True)
     settings.load_profile("tests")
+    replace_drawing()
     if not os.access(Path.home(), os.W_OK):
         # The clients of the model hub and of ir-datasets make folders in the home when they are imported.
         own = Path(tempfile.mkdtemp(prefix="branchrank-home-"))

@@ -12,7 +12,7 @@ import pytest
 from support import draw, harness
 
 from damaged_files.chroma_files import ChromaWorld
-from damaged_files.trials import World, undrawn
+from damaged_files.trials import World, undisturbed
 
 #: Trials of the short form.
 SAMPLE = 4
@@ -24,7 +24,7 @@ PARTS = 16
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with undrawn():
+    with undisturbed():
         yield World(tmp_path_factory.mktemp("damaged"))
 
 

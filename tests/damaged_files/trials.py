@@ -32,7 +32,6 @@ from support.limits import HungError, TooMuchMemoryError, limited
 
 from branchrank.core.io.files import digest_of
 from branchrank.frontends.cli.main import main
-from branchrank.reports import drawing
 from branchrank.runs.directory import COMPACT_ROWS, MEASURED, ROWS
 from damaged_files.changes import Change, changes_of
 from damaged_files.world import ARTIFACTS, CANARY, Artifact, files_of, make_world
@@ -298,10 +297,9 @@ def _digest(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def undrawn() -> Iterator[None]:
-    """Plots are not drawn, which takes longer than everything else in a report, and nothing is logged."""
+def undisturbed() -> Iterator[None]:
+    """Nothing is logged, and no variable of this environment is read."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "draw", lambda spec: '<svg xmlns="http://www.w3.org/2000/svg"></svg>')
         for name in [name for name in os.environ if name.startswith("BRANCHRANK_")]:
             patch.delenv(name)
         logging.disable(logging.CRITICAL)

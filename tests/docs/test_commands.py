@@ -50,6 +50,12 @@ SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank vi
 
 
 @pytest.fixture(scope="module")
+def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the readers of the first pages have."""
+    return make_world(tmp_path_factory.mktemp("unindexed")).parent
+
+
+@pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = make_world(tmp_path_factory.mktemp("world"))
     copy_sample_index(tmp_path_factory, checkout / "data")
@@ -67,8 +73,10 @@ def ports(world: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def reader(world: Path, tmp_path: Path, ports: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+def reader(page: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Runs the blocks of one page in a copy of the world."""
+    world = request.getfixturevalue("unindexed" if page in FIRST else "world")
+    ports = {} if page in FIRST else request.getfixturevalue("ports")
     shutil.copytree(world, tmp_path / "world", symlinks=True)
     checkout = tmp_path / "world" / "checkout"
     monkeypatch.chdir(checkout)
@@ -108,8 +116,8 @@ class Reader:
         if "127.0.0.1:8000" in text:
             self.serve("branchrank serve --predictor local")
             return self.placed(text)
-        runs = sorted((self.checkout / "reports").iterdir())
-        return re.sub(r"(reports/)?\b(RUN|NEW|OLD)\b", f"reports/{runs[-1].name}", text)
+        runs = ["none", *sorted(path.name for path in self.checkout.glob("reports/*"))]
+        return re.sub(r"(reports/)?\b(RUN|NEW|OLD)\b", f"reports/{runs[-1]}", text)
 
     def command(self, text: str) -> tuple[int, str]:
         words = shlex.split(text, comments=True)

@@ -144,7 +144,7 @@ def files(draw: st.DrawFn, templates: list[str], nest: tuple[tuple[str, str], ..
     return prefix + text.replace("\n", line_end).encode()
 
 
-ODD = settings(max_examples=150, derandomize=True, deadline=None)
+ODD = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 @ODD

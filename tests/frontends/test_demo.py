@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+import webbrowser
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, invoke, program, table
+from support.commands import ROOT, invoke, table
 
 from branchrank.index.embedders import minilm
 from branchrank.questions import starter_files
@@ -31,7 +32,10 @@ def demo(*words: object):
     return invoke("demo", "--quiet", *words)
 
 
-def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
+def test_the_demo_prints_the_table_and_the_path_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the weights of a model, and without an LLM, even if the environment names one."""
+    monkeypatch.setenv("BRANCHRANK_HYBRID_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("BRANCHRANK_HYBRID_MODEL", "none")
     done = demo()
     assert done.exit_code == 0, done.output
     (made,) = runs()
@@ -49,10 +53,6 @@ def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
     assert "branchrank view\n  branchrank init" in done.stdout
     assert invoke("list").stdout.split()[:2] == [str(made), "finished"]
     assert "no runs" in invoke("list", "--reports", "reports").stderr
-
-
-def test_without_weights_the_demo_reports_the_fallback_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = demo()
     assert "all-MiniLM-L6-v2 are not installed" in done.stderr
     config = Path("branchrank-demo/branchrank.toml")
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "fake"}
@@ -61,19 +61,25 @@ def test_without_weights_the_demo_reports_the_fallback_embedder(monkeypatch: pyt
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "all-MiniLM-L6-v2"}
 
 
-def test_no_llm_is_called_even_if_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRANCHRANK_HYBRID_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("BRANCHRANK_HYBRID_MODEL", "none")
-    done = demo()
-    assert done.exit_code == 0, done.output
-    assert {row["llm"] for row in table(runs()[0] / "summary.csv")} == {"none"}
-
-
-def test_a_second_call_shows_the_finished_run_and_fresh_starts_another() -> None:
+def test_a_second_call_shows_the_finished_run_and_fresh_starts_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a browser only on request, here one of the environment that writes down what it is asked to show."""
+    asked, browser = tmp_path / "asked", tmp_path / "browser.sh"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {asked}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    monkeypatch.setattr(webbrowser, "_tryorder", None)  # the environment is read again
+    monkeypatch.setattr(webbrowser, "_browsers", {})
     first, again = demo(), demo()
     assert again.stdout == first.stdout
     assert "the finished run" in again.stderr
     assert len(runs()) == 1
+    assert invoke("report", runs()[0]).exit_code == 0
+    assert not asked.exists()
+    assert demo("--open").exit_code == 0
+    assert invoke("report", runs()[0], "--open").exit_code == 0
+    assert asked.read_text() == 2 * ((tmp_path / runs()[0] / "report.html").as_uri() + "\n")
     assert demo("--fresh").exit_code == 0
     assert len(runs()) == 2
 
@@ -112,22 +118,3 @@ def test_a_link_inside_is_not_followed(tmp_path: Path) -> None:
     done = demo()
     assert (done.exit_code, "symbolic link" in done.output) == (4, True)
     assert not (away / "questions.jsonl").exists()
-
-
-def test_a_browser_opens_only_on_request(tmp_path: Path) -> None:
-    """A browser as the environment names it; it writes down what it is asked to show."""
-    asked, browser = tmp_path / "asked", tmp_path / "browser.sh"
-    browser.write_text(f'#!/bin/sh\necho "$1" >> {asked}\n')
-    browser.chmod(0o755)
-    environment = {"BROWSER": f"{browser} %s", "BRANCHRANK_INDEX_EMBEDDER": "fake"}
-
-    def ran(*words: object) -> None:
-        command = ("-m", "branchrank.frontends.cli.main", *words)
-        assert program(*command, cwd=tmp_path, environment=environment).returncode == 0
-
-    ran("demo", "--quiet")
-    ran("report", runs()[0])
-    assert not asked.exists()
-    ran("demo", "--quiet", "--open")  # shows the finished run
-    ran("report", runs()[0], "--open")
-    assert asked.read_text() == 2 * ((tmp_path / runs()[0] / "report.html").as_uri() + "\n")

@@ -118,7 +118,10 @@ def test_a_missing_package_is_reported_before_any_query(
     assert not (tmp_path / "reports").exists()
 
 
-@pytest.mark.parametrize("words", ["--help", "show --help", "show RUN", "list"])
+@pytest.mark.parametrize(
+    "words",
+    ["show RUN", *(pytest.param(each, marks=pytest.mark.full) for each in ("--help", "show --help", "list"))],
+)
 def test_a_closed_output_pipe_is_not_an_error(project: Path, tmp_path: Path, words: str) -> None:
     """``branchrank show RUN | head``: standard output is a pipe that nobody reads."""
     if "--help" not in words:
@@ -199,8 +202,15 @@ def test_no_command_has_a_traceback_for_a_closed_input(tmp_path: Path) -> None:
     assert {code for name, code in codes.items() if name not in fine} <= {"2", "3", "4", "5"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("words", ["retrieve --quiet", "label"])
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("retrieve --quiet", signal.SIGTERM),
+        ("label", signal.SIGINT),
+        pytest.param("retrieve --quiet", signal.SIGINT, marks=pytest.mark.full),
+        pytest.param("label", signal.SIGTERM, marks=pytest.mark.full),
+    ],
+)
 def test_a_command_that_waits_for_input_can_be_stopped(
     project: Path, tmp_path: Path, words: str, number: signal.Signals
 ) -> None:

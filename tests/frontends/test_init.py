@@ -45,17 +45,16 @@ def test_the_files_are_written_and_the_examples_quote_real_lines() -> None:
         assert "replace it" in question["example"]
 
 
-def test_the_printed_commands_work_in_order(project: Path) -> None:
+def test_the_printed_commands_work_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word for word, with a fake embedder; `questions add` gets flags in place of a terminal."""
     printed = invoke("init").output
     lines = re.findall(r"(?m)^  (branchrank .*)$", printed)
     assert [shlex.split(line)[1] for line in lines] == ["retrieve", "questions", "run", "view"]
-    environment = {"BRANCHRANK_INDEX_EMBEDDER": "fake"}
+    monkeypatch.setenv("BRANCHRANK_INDEX_EMBEDDER", "fake")
     more = {1: ["--question", "which temperature", "--source", "guide/brewing.md", "--lines", "7-8"]}
     for number, line in enumerate(lines[:3]):
-        words = ["-m", "branchrank.frontends.cli.main", *shlex.split(line)[1:], *more.get(number, [])]
-        done = program(*words, cwd=project, environment=environment)
-        assert done.returncode == 0, done.stderr
+        done = invoke(*shlex.split(line)[1:], *more.get(number, []))
+        assert done.exit_code == 0, done.output
     (made,) = Path("reports").iterdir()
     assert f"report: {made}/report.html" in done.stdout.splitlines()
     rows = table(made / "summary.csv")

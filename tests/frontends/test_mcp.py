@@ -127,7 +127,9 @@ async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path
         assert "pip install" in text(refused)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)]
+)
 def test_a_signal_ends_the_stdio_server(data_dir: Path, number: int, code: int) -> None:
     command = [sys.executable, "-m", "branchrank.frontends.cli.main", "mcp", "--data-dir", str(data_dir)]
     with subprocess.Popen(

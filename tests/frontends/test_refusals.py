@@ -147,7 +147,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize(
+    # To refuse a model, PyTorch is imported, which takes seconds.
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.full if kind == "unknown model" else ()) for kind in WRONG],
+)
 def test_a_mistake_gives_a_message_and_a_fix_and_an_exit_code(
     project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,21 +11,25 @@ from pathlib import Path
 
 import pytest
 from support.commands import ROOT, json_lines, program, table
+from support.sample_index import SAMPLE, copy_few_pages
 
 QUERY = 'retrieve.py "how to configure symfony routing"'
 HYBRID_QUERY = 'hybrid_retrieve.py --no-llm "how to configure symfony routing"'
-SAMPLE = "--sample-size 20 --sample-seed 42"
-LOCAL = f"benchmark_run.py --mode both --predictor local {SAMPLE}"
-HYBRID = f"benchmark_run.py --mode both --predictor hybrid {SAMPLE} --hybrid-no-llm"
+DRAWN = "--sample-size 20 --sample-seed 42"
+LOCAL = f"benchmark_run.py --mode both --predictor local {DRAWN}"
+HYBRID = f"benchmark_run.py --mode both --predictor hybrid {DRAWN} --hybrid-no-llm"
 NO_LLM = "--hybrid-no-llm --pageindex-no-llm"
-ALL = f"benchmark_run.py --mode both --predictor all {SAMPLE} {NO_LLM}"
+ALL = f"benchmark_run.py --mode both --predictor all {DRAWN} {NO_LLM}"
 
 
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["few pages", pytest.param("whole", marks=pytest.mark.full)])
+def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a fresh clone has: the sample and its workspace, without an index."""
     folder = tmp_path_factory.mktemp("sample")
-    shutil.copytree(ROOT / "data" / "sample", folder / "data" / "sample")
+    if request.param == "whole":
+        shutil.copytree(SAMPLE, folder / "data" / "sample")
+    else:
+        copy_few_pages(folder / "data" / "sample")
     shutil.copy(ROOT / "data" / "branchrank.toml", folder / "data")
     return folder
 

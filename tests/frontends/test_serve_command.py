@@ -61,7 +61,9 @@ def start(
     raise AssertionError("".join(said))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full), (signal.SIGINT, 130)]
+)
 def test_a_signal_shuts_down_the_server_cleanly(data_dir: Path, number: int, code: int) -> None:
     process, url, said = start(data_dir, "--port", "0")
     answer = httpx2.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})

@@ -16,8 +16,8 @@ from branchrank.runs.directory import QUESTIONS, RUN_JSON, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-#: The runs that are checked whole for every change.
-SMALL = ("sample", "symfony-dev")
+#: The run that is checked whole for every change.
+SMALL = ("symfony-dev",)
 
 
 @pytest.mark.parametrize(

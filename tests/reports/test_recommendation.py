@@ -194,11 +194,11 @@ def test_the_verdict_has_at_most_30_words(tmp_path: Path) -> None:
         "alone": [Planned("local", 0.6)],
         "nothing": [Planned("local", 0.0), Planned("hybrid", 0.0)],
     }
-    for name, arms in situations.items():
-        for count, primary in ((40, "relaxed_hit@5"), (80, "strict_MRR@5")):
-            run = made(tmp_path / f"{name}-{count}-{primary}", *arms, count=count, primary=primary)
-            words = " ".join(map(plain_cell, recommendation_cells(run, recommended(run))[:2])).split()
-            assert len(words) <= 30, words
+    for number, (name, arms) in enumerate(situations.items()):
+        count, primary = ((40, "relaxed_hit@5"), (80, "strict_MRR@5"))[number % 2]
+        run = made(tmp_path / name, *arms, count=count, primary=primary)
+        words = " ".join(map(plain_cell, recommendation_cells(run, recommended(run))[:2])).split()
+        assert len(words) <= 30, words
 
 
 def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:

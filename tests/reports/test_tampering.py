@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from support.real_runs import drawn_once, real_run
+from support.real_runs import real_run
 from support.refinished import refinish
 from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY, Tampering
 
@@ -21,12 +20,6 @@ from branchrank.runs.bench.record import seal_of
 
 #: What is tried, from the least to the most.
 MEANS = (VERIFY, CORPUS, RERUN, SEAL)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def plots_drawn_once() -> Iterator[None]:
-    with drawn_once():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import msgspec
 import pytest
 from support.commands import benchmark, invoke, make_project, program, write_lines
 from support.made_runs import Planned, make_questions, make_run
-from support.real_runs import drawn_once
 
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.reports.drawing import drawn_by
@@ -20,12 +18,6 @@ from branchrank.reports.verify import Verification, verify
 from branchrank.reports.writing import write_report
 from branchrank.runs.directory import read_run, sealed, write_run
 from branchrank.runs.rows import read_rows
-
-
-@pytest.fixture(scope="module", autouse=True)
-def plots_drawn_once() -> Iterator[None]:
-    with drawn_once():
-        yield
 
 
 @pytest.fixture(scope="module")

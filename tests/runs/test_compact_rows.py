@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import zstandard
 from support.beir_folders import beir_folder
 from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program
 from support.made_runs import Planned, make_questions, make_run
-from support.real_runs import drawn_once
 from support.refinished import refinish
 from support.tamperings import on_record
 
@@ -26,12 +25,6 @@ from branchrank.runs.rows import read_lines, write_lines
 
 RACERS = ("--predictor", "local", "--predictor", "support.predictors:Killed", *NO_LLM)
 SHARED = (names.QUESTIONS_CSV, names.SUMMARY_CSV, names.COMPARISONS_CSV, names.GOLD, names.QUESTIONS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def plots_drawn_once() -> Iterator[None]:
-    with drawn_once():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from support import scripted_llm as scripted
+from support.commands import ROOT, program
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
-ROOT = Path(__file__).parents[2]
 REPRODUCED = ("rows.jsonl", "questions.csv", "summary.csv", "llm_calls.csv")
 OWN_KEY = "sk-planted/own+key-1234"
 URL_KEY = "planted-url-key-5678"
@@ -35,15 +33,7 @@ def command(folder: Path, base_url: str, *extra: str) -> subprocess.CompletedPro
     arguments = ["--predictor", "hybrid", "--predictor", "pageindex", "--latency-sample", "0"]
     for part in ("hybrid", "pageindex"):
         arguments += [f"--{part}-base-url", base_url, f"--{part}-model", "m"]
-    return subprocess.run(
-        [sys.executable, str(ROOT / "benchmark_run.py"), *arguments, *extra],
-        cwd=folder,
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return program(ROOT / "benchmark_run.py", *arguments, *extra, cwd=folder, environment=ENVIRONMENT)
 
 
 @pytest.fixture(scope="module")

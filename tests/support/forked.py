@@ -13,11 +13,13 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -84,42 +86,50 @@ def run_forked(
 
 @cache
 def _server() -> socket.socket:
-    """The socket of this process's server, which ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours
+    """A connection to the server that the processes of a test run share; the first of them starts it."""
+    address = f"\0branchrank-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES)
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            connection.connect(address)
+            atexit.register(connection.close)
+            return connection
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, contextlib.suppress(OSError):
+            listener.bind(address)  # fails where another process was faster
+            listener.listen(64)
+            listener.set_inheritable(True)
+            os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-P", __file__, str(listener.fileno())])
 
 
-def serve(requests: socket.socket) -> None:
-    """Fork for each request until the other end of the socket is closed."""
+def serve(listener: socket.socket) -> None:
+    """Fork for each request, until every connection is closed."""
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     load()
+    gc.freeze()  # Forks need not look through what is loaded here, nor copy its pages.
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     installed = [path for path in sys.path if path not in given]
-    while True:
-        request, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 4)
-        if not request:
-            return
-        if os.fork() == 0:
-            requests.close()
-            _keep(json.loads(request), files, installed)
-        for descriptor in files:
-            os.close(descriptor)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+    connections = [listener.accept()[0]]
+    while connections:
+        for ready in select.select([listener, *connections], [], [])[0]:
+            if ready is listener:
+                connections.append(listener.accept()[0])
+                continue
+            request, files, _, _ = socket.recv_fds(ready, _REQUEST_BYTES, 4)
+            if not request:
+                connections.remove(ready)
+                ready.close()
+                continue
+            if os.fork() == 0:
+                for each in (listener, *connections):
+                    each.close()
+                _keep(json.loads(request), files, installed)
+            for descriptor in files:
+                os.close(descriptor)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
 
 
 def load() -> None:
@@ -130,6 +140,10 @@ def load() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     sys.modules["altair.utils.schemapi"].DEBUG_MODE = False  # type: ignore[attr-defined]
+    sys.path.append(str(Path(__file__).parents[1]))
+    importlib.import_module("support.drawn").replace_drawing()
+    sys.path.pop()
+    del sys.modules["support"], sys.modules["support.drawn"]
     for module in pkgutil.walk_packages(branchrank.__path__, "branchrank."):
         if not module.name.startswith(NOT_LOADED) and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):

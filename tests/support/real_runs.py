@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import pytest
 from support import scripted_llm
 from support.scripted_llm import ScriptedLLM
 from support.worlds import make_index
@@ -16,7 +14,6 @@ from support.worlds import make_index
 from branchrank import Workspace
 from branchrank.core.io.files import write_jsonl
 from branchrank.core.records import Hit
-from branchrank.reports import drawing
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
@@ -103,21 +100,3 @@ def real_run(folder: Path, **options: Any) -> Iterator[Run]:
                 settings=settings,
                 **{"latency_sample": 14, "top_k": 5, **options},
             )
-
-
-@contextmanager
-def drawn_once() -> Iterator[None]:
-    """Draw equal plots once: drawing takes longer than everything else in a report."""
-    drawn: dict[bytes, str] = {}
-
-    really = drawing.draw
-
-    def draw(spec: dict[str, Any]) -> str:
-        key = msgspec.json.encode(spec)
-        if key not in drawn:
-            drawn[key] = really(spec)
-        return drawn[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "draw", draw)
-        yield

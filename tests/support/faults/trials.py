@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import json
 import os
 import random
@@ -28,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.drawn import replace_drawing
 from support.faults.scenarios import SCENARIOS, Outcome, Scenario, last_run, make_folder, placed
 
 KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
@@ -108,13 +108,6 @@ def load_modules(folder: Path, words: Sequence[str]) -> None:
                 __import__(name)
 
 
-def replace_drawing() -> None:
-    """Let a plot's file hold the digest of what would be drawn: drawing takes two thirds of a benchmark."""
-    if drawer := sys.modules.get("vl_convert"):
-        drawer.vegalite_to_svg = lambda spec: f"<svg>{hashlib.sha256(repr(spec).encode()).hexdigest()}</svg>"
-        sys.modules["altair.utils.schemapi"].DEBUG_MODE = False
-
-
 @contextlib.contextmanager
 def scripted_server() -> Iterator[str]:
     """A scripted LLM in a process of its own, without faults; its URL."""
@@ -157,6 +150,8 @@ class Trials:
             assert status == 0, printed
         load_modules(self._copy("modules"), self.words)
         replace_drawing()
+        if schemas := sys.modules.get("altair.utils.schemapi"):
+            schemas.DEBUG_MODE = False  # type: ignore[attr-defined]
         folder, log = self._copy("undisturbed"), work / "operations.log"
         status, printed = program(self.words, folder, log=log, typed=scenario.typed(folder))
         assert status == 0, printed

@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 from support.beir_folders import beir_folder
 from support.commands import ROOT, every_command
+from support.drawn import replace_drawing
 from support.faults.scenarios import make_folder
 from support.faults.trials import load_modules, program, scripted_server
 from support.tokenizer import save_tokenizer
@@ -170,6 +171,7 @@ def main() -> None:
     """Run the commands that are named, or all."""
     denied = Path(os.environ["DENIED_SOCKETS"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    replace_drawing()
     chosen, model = sys.argv[1:] or list(WORDS), ""
     with tempfile.TemporaryDirectory() as folder, scripted_server() as server:
         os.environ["ALLOWED_PORT"] = server.rpartition(":")[2].partition("/")[0]
