@@ -79,6 +79,8 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
     index: str = "default"
     repeats: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPEATS)] = 1
     origin: str = ""
+    #: The digest of the module of a class, or of a TREC run.
+    source_digest: str = ""
     tuned_on: str = ""
 
 

@@ -36,19 +36,20 @@ LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
 #: The phases of the latency pass. A predictor's first query is ``first``, and its other queries are ``warm``.
-#: A query that fails is ``failed``, and its time is not part of any percentile.
-FIRST, WARM, FAILED = "first", "warm", "failed"
+#: A query that fails is ``failed``, and its time is not part of any percentile. A query whose hits are not
+#: those of its row is ``different``, and its predictor has no percentiles.
+FIRST, WARM, FAILED, DIFFERENT = "first", "warm", "failed", "different"
 
 _CONFIDENCE = 0.95
 _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """The time of one stage in one query, in the phase ``first``, ``warm`` or ``failed``."""
+    """The time of one stage in one query."""
 
     predictor: str
     question_id: str
-    phase: Annotated[str, msgspec.Meta(pattern="^(first|warm|failed)$")]
+    phase: Annotated[str, msgspec.Meta(pattern="^(first|warm|failed|different)$")]
     stage: str
     ms: Annotated[float, msgspec.Meta(ge=0, lt=1e12)]
 
@@ -134,13 +135,15 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
 class Warm:
     """The times in ms of one predictor's warm queries by stage and question, and of its first query.
 
-    ``failed`` is the number of queries that failed and therefore have no time.
+    ``failed`` is the number of queries that failed and therefore have no time, and ``different`` the number
+    of queries that had other hits than in the quality pass, for which a predictor has no times.
     """
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
         self.first: float | None = None
         self.failed = 0
+        self.different = 0
         for timing in timings:
             if timing.predictor != predictor:
                 continue
@@ -148,8 +151,12 @@ class Warm:
                 self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
             elif timing.phase == FAILED:
                 self.failed += 1
+            elif timing.phase == DIFFERENT:
+                self.different += 1
             elif timing.stage == TOTAL:
                 self.first = timing.ms
+        if self.different:
+            self.by_stage, self.first = {}, None
 
     def percentile(self, stage: str, share: float) -> Percentile | None:
         """Return a percentile of a stage's times, or ``None`` if there are no timings."""

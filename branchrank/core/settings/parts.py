@@ -164,6 +164,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         sample_seed: random seed for the sample and the statistical tests
         top_k: number of hits stored per question; measures such as R@100 raise the default
         latency_sample: number of questions in the latency pass; 0: no latency pass
+        predictor_timeout: seconds that your own class or pipeline has for one query
         latency_repeats: number of runs of each question in the latency pass; the median latency is used
         trace_depth: number of candidates that are stored for each stage of a query
         question_text: keep: store the questions' text in the run; hash: store each question's SHA-256
@@ -189,6 +190,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
     passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None
     latency_sample: Annotated[int, Meta(ge=0)] = 60
+    predictor_timeout: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     latency_repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
     trace_depth: Annotated[int, Meta(ge=0, le=100_000)] = 20
     question_text: Literal["keep", "hash"] = "keep"

@@ -25,8 +25,9 @@ from branchrank.core.errors import ArtifactError, ReplayError, StorageError, Usa
 from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
-from branchrank.core.records import Question, Record, StageTrace
+from branchrank.core.records import Question, Record, Retrieval, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
+from branchrank.runs.bench.child_process import ChildError
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.predictors import BenchmarkPredictor, SystemPredictor
@@ -169,17 +170,13 @@ def answer(
     The lines and the text of hits that a system did not make are those of the documents of ``places``.
     """
     row = Row(question_id=question.id, predictor=predictor.name, llm=predictor.llm, repeat=repeat)
-    counts: dict[str, object] = {}
     try:
-        retrieval = predictor.predict(question, top_k, repeat)
-        if places is not None and not isinstance(predictor, SystemPredictor):
-            placed = places.placed(retrieval)
-            retrieval = msgspec.structs.replace(retrieval, hits=placed.hits)
-            counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous", "unknown")}
+        retrieval, counts = _placed(predictor, predictor.predict(question, top_k, repeat), places)
     except FATAL:
         raise
     except Exception as error:
-        reason = hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ)
+        told = error.message if isinstance(error, ChildError) else f"{type(error).__name__}: {error}"
+        reason = hide_credentials(told.splitlines()[0], os.environ)
         return msgspec.structs.replace(row, status="failed", error=reason)
     hits = judged_hits(retrieval.hits, question)
     removed = retrieval.removed + len(retrieval.hits) - len(hits)
@@ -198,6 +195,29 @@ def answer(
         calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
         fallbacks=retrieval.fallbacks,
     )
+
+
+def _placed(
+    predictor: BenchmarkPredictor, retrieval: Retrieval, places: HitPlaces | None
+) -> tuple[Retrieval, dict[str, int]]:
+    """Return a result with the places of its hits, and the counts of hits that need a remark."""
+    if places is None or isinstance(predictor, SystemPredictor):
+        return retrieval, {}
+    placed = places.placed(retrieval)
+    counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous", "unknown")}
+    return msgspec.structs.replace(retrieval, hits=placed.hits), counts
+
+
+def same_hits(
+    predictor: BenchmarkPredictor,
+    question: Question,
+    retrieval: Retrieval,
+    row: Row,
+    places: HitPlaces | None,
+) -> bool:
+    """Return whether the hits of a result are at the places of the hits of a row."""
+    hits = judged_hits(_placed(predictor, retrieval, places)[0].hits, question)
+    return [hit.span for hit in hits[: len(row.hits)]] == [hit.span for hit in row.hits]
 
 
 def shortened(stage: StageTrace, depth: int) -> StageTrace:

@@ -24,15 +24,17 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from branchrank.core.io.progress import Progress, no_progress
-from branchrank.core.records import Question
+from branchrank.core.records import Question, Retrieval
 from branchrank.core.settings import BenchmarkSettings
-from branchrank.runs.bench.answering import FATAL
-from branchrank.runs.bench.predictors import BenchmarkPredictor
-from branchrank.runs.timings import COMPUTE, CPU, FAILED, FIRST, LLM_WAIT, TOTAL, WARM, Timing
+from branchrank.runs.bench.answering import FATAL, same_hits
+from branchrank.runs.bench.places import HitPlaces
+from branchrank.runs.bench.predictors import BenchmarkPredictor, SystemPredictor
+from branchrank.runs.rows import Row
+from branchrank.runs.timings import COMPUTE, CPU, DIFFERENT, FAILED, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.search.systems.memo import caches_off
 
 #: The timing of a query that failed, without its predictor and question.
@@ -45,18 +47,28 @@ def latency_pass(
     questions: Sequence[Question],
     settings: BenchmarkSettings,
     progress: Progress = no_progress,
-    failed: Collection[tuple[str, str]] = (),
+    rows: Mapping[tuple[str, str], Row] | None = None,
+    places: HitPlaces | None = None,
 ) -> list[Timing]:
     """Measure the latency of every predictor on every question.
 
-    ``failed`` contains the pairs (predictor, question id) that failed in the quality pass. They are counted
-    as failures without being asked again.
+    ``rows`` maps the pairs (predictor, question id) to the answers of the quality pass. The pairs that failed
+    are counted as failures without being asked again. A class or an endpoint must return the same hits again;
+    their places are found in ``places``, after the time is measured.
     """
+    rows = rows or {}
+    failed = {pair for pair, row in rows.items() if row.status == "failed"}
+
+    def checked(predictor: BenchmarkPredictor, question: Question, retrieval: Retrieval) -> bool:
+        row = rows.get((predictor.name, question.id))
+        is_own = isinstance(predictor, SystemPredictor)
+        return is_own or row is None or same_hits(predictor, question, retrieval, row, places)
+
     timings: list[Timing] = []
     if not questions:
         return timings
     for predictor in predictors:
-        found = timed(predictor, questions[0], settings.top_k, FIRST)
+        found = timed(predictor, questions[0], settings.top_k, FIRST, checked)
         timings += (timing for timing in found if timing.phase == FIRST)
     order = random.Random(settings.sample_seed)  # noqa: S311 - an order, not a secret
     pairs = [(predictor, question) for question in questions for predictor in predictors]
@@ -72,7 +84,7 @@ def latency_pass(
         order.shuffle(pairs)
         for predictor, question in pairs:
             progress("latency", len(asked), whole)
-            asked.append(timed(predictor, question, settings.top_k, WARM))
+            asked.append(timed(predictor, question, settings.top_k, WARM, checked))
     progress("latency", whole, whole)
     timings += _medians(asked)
     return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
@@ -91,16 +103,27 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
         return next(each.ms for each in answer if each.stage == TOTAL)
 
     answered = (
-        [each for each in answers if each[0].phase != FAILED] or answers for answers in found.values()
+        [each for each in answers if each[0].phase == DIFFERENT]
+        or [each for each in answers if each[0].phase != FAILED]
+        or answers
+        for answers in found.values()
     )
     kept = (sorted(answers, key=total)[(len(answers) - 1) // 2] for answers in answered)
     return [timing for answer in kept for timing in answer]
 
 
-def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
+def timed(
+    predictor: BenchmarkPredictor,
+    question: Question,
+    top_k: int,
+    phase: str,
+    checked: Callable[[BenchmarkPredictor, Question, Retrieval], bool],
+) -> list[Timing]:
     """Answer one question, and return the time for each stage and for the whole query.
 
-    A failure is not an answer: it is returned in the phase ``failed``, and its time is 0.
+    A failure is not an answer: it is returned in the phase ``failed``, and its time is 0. An answer that
+    ``checked`` does not accept is returned in the phase ``different``. The time of an empty round trip to a
+    class in a process of its own is subtracted, and its CPU time is not known.
     """
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
@@ -109,15 +132,20 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
         raise
     except Exception:
         return [_failed(predictor=predictor.name, question_id=question.id)]
-    elapsed = 1000.0 * (time.perf_counter() - wall)
+    overhead = getattr(predictor, "overhead_ms", 0.0)
+    elapsed = max(0.0, 1000.0 * (time.perf_counter() - wall) - overhead)
     spent = 1000.0 * (_cpu_seconds() - cpu)
+    if not checked(predictor, question, retrieval):
+        return [_failed(predictor=predictor.name, question_id=question.id, phase=DIFFERENT)]
     stages = dict(retrieval.stage_ms)
     waited = sum(call.latency_ms for call in retrieval.calls)
     remembered = sum(
         call.latency_ms for call in retrieval.calls if call.replayed or call.served_by != "server"
     )
     total = elapsed + remembered
-    stages |= {TOTAL: total, CPU: spent, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
+    stages |= {TOTAL: total, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
+    if not overhead:
+        stages[CPU] = spent
     return [
         Timing(predictor=predictor.name, question_id=question.id, phase=phase, stage=stage, ms=round(ms, 4))
         for stage, ms in stages.items()

@@ -21,7 +21,7 @@ from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repa
 from branchrank.questions.question_files import check_sources
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.plan import Plan, PlannedSystem
-from branchrank.runs.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
+from branchrank.runs.bench.predictors import ApiPredictor, BenchmarkPredictor, ClassPredictor, SystemPredictor
 from branchrank.runs.bench.trec_predictor import TrecPredictor
 from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.search.systems.branches import branch_kind
@@ -178,6 +178,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:
     """Return the plan's predictors, with systems that run on these engines."""
     filters = read_filters(plan.filters)
+    for each in plan.predictors:
+        if isinstance(each, ClassPredictor):
+            each.limit(plan.settings.part(BenchmarkSettings).predictor_timeout)
     return tuple(
         SystemPredictor(each.system, engines[each.index], filters)
         if isinstance(each, PlannedSystem)

@@ -113,7 +113,13 @@ class Plan(Record, frozen=True, kw_only=True):
         return tuple(
             each
             if isinstance(each, PlannedSystem)
-            else PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
+            else PredictorRecord(
+                name=each.name,
+                llm=each.llm,
+                index="",
+                origin=getattr(each, "origin", ""),
+                source_digest=getattr(each, "digest", ""),
+            )
             for each in self.predictors
         )
 

@@ -7,7 +7,7 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -19,7 +19,6 @@ from branchrank.core.io.printable import bare_url, encodable, split_url, url_to_
 from branchrank.core.records import (
     NOT_REPORTED,
     UNPLACED,
-    Answer,
     Hit,
     LLMCall,
     LLMUse,
@@ -31,6 +30,8 @@ from branchrank.core.records import (
 )
 from branchrank.core.spec import System
 from branchrank.runs.attribution import gold_keys
+from branchrank.runs.bench.child_process import ChildRetriever
+from branchrank.runs.bench.own_answers import answer_of, checked_hit
 from branchrank.scoring.matching import without_excluded
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Filter, Query
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from branchrank.runs.adapters import Retriever
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
-MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
 
 
 class BenchmarkPredictor(Protocol):
@@ -150,11 +150,22 @@ class ClassPredictor(Untraced):
     Without an attribute ``llm``, it is not known what the predictor spends on LLMs.
     """
 
-    def __init__(self, name: str, wrapped: Predictor | Retriever, *, origin: str = "") -> None:
+    def __init__(
+        self, name: str, wrapped: Predictor | Retriever | ChildRetriever, *, origin: str = ""
+    ) -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", NOT_REPORTED))
         self.wrapped = wrapped
         self.origin = origin
+        #: The digest of the module's source, and the time of an empty round trip, for a class in a process of
+        #: its own.
+        self.digest = str(getattr(wrapped, "digest", ""))
+        self.overhead_ms = float(getattr(wrapped, "overhead_ms", 0.0))
+
+    def limit(self, timeout_s: float) -> None:
+        """Set the time limit for a query, in seconds. A class in this process has no limit."""
+        if isinstance(self.wrapped, ChildRetriever):
+            self.wrapped.timeout_s = timeout_s
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the name of the class, so that each worker creates its own instance."""
@@ -165,25 +176,10 @@ class ClassPredictor(Untraced):
     def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
         """Call the method ``retrieve``."""
         try:
-            returned = self.wrapped.retrieve(question.question, k)
+            answer = answer_of(self.wrapped.retrieve(question.question, k))
         except UsageError as error:
             raise UsageError(f"{self.name}: {error.message}", remedy=error.remedies) from error
-        found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
-        if not isinstance(found, Iterable) or isinstance(found, str):
-            raise self._wrong(f"{type(found).__name__}, not a list of branchrank.core.records.Hit")
-        hits: list[Hit | Passage] = []
-        for hit in found:
-            passage = Passage(text=hit) if isinstance(hit, str) else hit
-            if not isinstance(passage, Hit | Passage):
-                raise self._wrong(f"{type(hit).__name__}, not branchrank.core.records.Hit or Passage")
-            try:
-                hits.append(_checked(passage))
-            except (TypeError, ValueError) as error:
-                raise self._wrong(f"an invalid hit: {error}") from error
-        return hits, calls
-
-    def _wrong(self, what: str) -> UsageError:
-        return UsageError(f"{self.name}: retrieve() returned {what}", remedy="return a list of Hit records")
+        return answer.hits, answer.calls  # type: ignore[return-value]
 
 
 def unplaced(passage: Passage, rank: int) -> Hit:
@@ -198,55 +194,13 @@ def unplaced(passage: Passage, rank: int) -> Hit:
     )
 
 
-def _checked(hit: Hit | Passage) -> Hit | Passage:
-    """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
-
-    A passage becomes a hit if it names its source and lines, and a hit without lines becomes a passage.
-    Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError``, which makes only the
-    current question fail, for a line number larger than ``MOST_LINES``.
-    """
-    for name in ("id", "text", "plain"):
-        if not isinstance(getattr(hit, name, ""), str):
-            raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
-    if not isinstance(hit.source, str) and not (hit.source is None and isinstance(hit, Passage)):
-        raise TypeError(f"its source is {type(hit.source).__name__}, not str")
-    first, last = hit.line_start, hit.line_end
-    if hit.source is None or first is None or last is None:
-        known = {name: getattr(hit, name) for name in Passage.__struct_fields__}
-        return msgspec.json.decode(msgspec.json.encode(known | {"score": float(hit.score)}), type=Passage)
-    if isinstance(hit, Passage):
-        hit = Hit(
-            id=hit.id, source=hit.source, line_start=first, line_end=last, text=hit.text, score=hit.score
-        )
-    plain = msgspec.structs.replace(
-        hit,
-        line_start=int(hit.line_start),
-        line_end=int(hit.line_end),
-        score=float(hit.score),
-        distance=None if hit.distance is None else float(hit.distance),
-    )
-    checked = msgspec.json.decode(msgspec.json.encode(plain), type=Hit)
-    if not 1 <= checked.line_start <= checked.line_end:
-        raise ValueError(
-            f"lines {checked.line_start}..{checked.line_end} are not a valid span (1 <= start <= end)"
-        )
-    if checked.line_end > MOST_LINES:
-        raise OverflowError(
-            f"lines {checked.line_start}..{checked.line_end} of {checked.source!r}: "
-            f"the last line number of a hit must be at most {MOST_LINES}"
-        )
-    return checked
-
-
 def load_class_predictor(origin: str, name: str = "", llm: str = "") -> ClassPredictor:
-    """Import ``module:Class``, or a retriever such as ``langchain:module:retriever``.
+    """Open ``module:Class``, or a retriever such as ``langchain:module:retriever``, in a process of its own.
 
     ``name`` and ``llm`` replace the name and the LLM that the class gives. Raises the errors of
     :func:`~branchrank.runs.adapters.load_retriever`.
     """
-    from branchrank.runs.adapters import load_retriever
-
-    made = ClassPredictor(origin, load_retriever(origin), origin=origin)
+    made = ClassPredictor(origin, ChildRetriever(origin), origin=origin)
     made.name, made.llm = name or made.name, llm or made.llm
     return made
 
@@ -376,7 +330,7 @@ class ApiPredictor(Untraced):
         except (HTTPError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
-            return [_checked(hit) for hit in answer], ()
+            return [checked_hit(hit) for hit in answer], ()
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
 

@@ -188,7 +188,8 @@ def _timings(directory: Path, opened: OpenPlan, rows: Sequence[Row], progress: P
         sample_questions(opened.questions, size, settings.sample_seed) if size else [],
         settings,
         progress,
-        {(row.predictor, row.question_id) for row in rows if row.status == "failed" and not row.repeat},
+        {(row.predictor, row.question_id): row for row in rows if not row.repeat},
+        opened.places,
     )
     write_timings(path, timings)
     return timings

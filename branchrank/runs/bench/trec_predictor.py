@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from branchrank.core.errors import InputError
+from branchrank.core.io.files import digest_file
 from branchrank.core.records import NOT_REPORTED, Hit, LLMUse, Passage, Question, Span
 from branchrank.documents.reading import document_lines
 from branchrank.index.reader import Index
@@ -42,6 +43,7 @@ class TrecPredictor(Untraced):
         self.name = name or self.origin
         self.llm = llm or NOT_REPORTED
         self.path = Path(path)
+        self.digest = digest_file(self.path)
         self.run = read_trec(self.path)
         self._corpus = Path()
         self._indexes: tuple[Index, ...] = ()
