@@ -215,6 +215,8 @@ class SummaryRow(Measured):
         meaning="hits without lines whose text is at several places of the corpus")
     untimed_failures = Column(lambda of: of.warm.failed, "untimed",
         meaning="failed queries, which p50 and p95 do not contain")
+    different_answers = Column(lambda of: of.warm.different, "different",
+        meaning="queries with other hits in the latency pass, so no times are shown")
     # fmt: on
 
     @property

@@ -109,10 +109,10 @@ def test_llm_calls_that_a_framework_reports_are_counted(project: Path) -> None:
 
 
 def test_without_an_installed_framework_the_error_names_the_extra(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "llama_index", None)
-    monkeypatch.setitem(sys.modules, "llama_index.core.retrievers", None)
+    (tmp_path / "llama_index.py").write_text("raise ModuleNotFoundError(name='llama_index')")
+    monkeypatch.syspath_prepend(tmp_path)
     refused = ask(project, "--predictor", "llamaindex:support.pipelines:llamaindex")
     assert refused.exit_code == 5
     assert "llama-index" in refused.stderr

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, ReplayError, StorageError, UsageError
+from branchrank.core.errors import ArtifactError, BranchRankError, ReplayError, StorageError, UsageError
 from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
@@ -216,7 +216,10 @@ def same_hits(
     places: HitPlaces | None,
 ) -> bool:
     """Return whether the hits of a result are at the places of the hits of a row."""
-    hits = judged_hits(_placed(predictor, retrieval, places)[0].hits, question)
+    try:
+        hits = judged_hits(_placed(predictor, retrieval, places)[0].hits, question)
+    except BranchRankError:
+        return False
     return [hit.span for hit in hits[: len(row.hits)]] == [hit.span for hit in row.hits]
 
 
