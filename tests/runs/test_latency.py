@@ -20,6 +20,7 @@ from branchrank.core.errors import UsageError
 from branchrank.core.records import Hit, LLMCall, Question, Retrieval
 from branchrank.core.settings import BenchmarkSettings
 from branchrank.runs.bench.latency_pass import latency_pass
+from branchrank.runs.rows import Row
 from branchrank.runs.summary import Warm
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
 from branchrank.search.systems import sources
@@ -98,9 +99,12 @@ def test_the_first_query_is_timed_separately() -> None:
     assert warm.first not in warm.by_stage[TOTAL].values()
 
 
+FAILED_ROW = Row(question_id="q5", predictor="a", llm="none", status="failed", error="no")
+
+
 def test_failures_have_no_time_and_a_fatal_error_ends_the_pass() -> None:
     failing = Scripted("a", {"q0": ValueError("no"), "q3": ValueError("no")})
-    warm = Warm(latency_pass([failing], QUESTIONS, BenchmarkSettings(), failed={("a", "q5")}), "a")
+    warm = Warm(latency_pass([failing], QUESTIONS, BenchmarkSettings(), rows={("a", "q5"): FAILED_ROW}), "a")
     assert (warm.first, len(warm.by_stage[TOTAL]), warm.failed) == (None, 9, 3)
     assert "q5" not in [question for question, _ in failing.asked]
     with pytest.raises(UsageError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from branchrank.core.records import Hit, Question, Retrieval
@@ -50,7 +51,8 @@ class Killed:
         count = len(counter.read_text()) + 1 if counter.exists() else 1
         counter.write_text("x" * count)
         if count == int(os.environ["KILLED_AT"]):
-            os.kill(os.getpid(), getattr(signal, os.environ["KILLED_BY"]))
+            os.kill(os.getppid(), getattr(signal, os.environ["KILLED_BY"]))  # the command
+            time.sleep(2)
         return [passage("install.rst", 1, 15)]
 
 

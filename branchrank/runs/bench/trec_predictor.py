@@ -43,8 +43,8 @@ class TrecPredictor(Untraced):
         self.name = name or self.origin
         self.llm = llm or NOT_REPORTED
         self.path = Path(path)
-        self.digest = digest_file(self.path)
         self.run = read_trec(self.path)
+        self.digest = digest_file(self.path)
         self._corpus = Path()
         self._indexes: tuple[Index, ...] = ()
         self._sources: dict[str, str] = {}
