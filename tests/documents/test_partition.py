@@ -10,7 +10,7 @@ from documents.scanner import misplaced
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from branchrank.documents.reading import read_document
+from branchrank.documents.reading import READERS, read_document
 
 RST = [
     "{}\n====\n\n{} {} {}",
@@ -168,10 +168,7 @@ def test_no_word_of_odd_html_is_lost(content: bytes, target: int) -> None:
     assert problems_of("guide/page.html", content, target_tokens=target) == []
 
 
-ODD_SOURCES = [
-    *("a.rst", "a.md", "a.mdx", "a.html", "a.ipynb", "a.adoc", "a.text", "a.pdf"),
-    *("a.py", "a.tsx", "a.go", "a.rs", "a.java", "a.c", "a.hpp"),
-]
+ODD_SOURCES = [f"a{suffix}" for suffix in READERS.builtin]
 
 
 @ODD

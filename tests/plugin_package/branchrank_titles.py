@@ -1,4 +1,4 @@
-"""A branch kind, an embedder, a reader of Org files, a chunker and a measure."""
+"""A branch kind, an embedder, a reader, a chunker and a measure."""
 
 import re
 
@@ -70,8 +70,8 @@ def open_letters(model, notify):
     return LettersEmbedder(model or "abcdefghijklmnopqrstuvwxyz")
 
 
-def find_org(source, lines):
-    """Read an Org file: headings start with asterisks, and all other lines are text."""
+def find_notes(source, lines):
+    """Read a file of notes: headings start with asterisks, and all other lines are text."""
     found = Findings()
     text = list(lines)
     for number, line in enumerate(lines, start=1):
@@ -82,7 +82,7 @@ def find_org(source, lines):
     return found
 
 
-ORG = Reader(find_org)
+NOTES = Reader(find_notes)
 
 
 class LinesChunker:

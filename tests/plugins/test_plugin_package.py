@@ -158,14 +158,14 @@ def test_without_the_package_both_names_are_unknown(project: Path, installed: Pa
 
 def test_the_packages_reader_reads_files_with_its_suffix(tmp_path: Path, installed: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "notes.org").write_text("* Tea\n\nBrew it.\n** Oolong\nSteep it.\n")
+    (tmp_path / "docs" / "tea.notes").write_text("* Tea\n\nBrew it.\n** Oolong\nSteep it.\n")
     words = ("index", "docs", "--embedder", "none")
     done = command(tmp_path, installed, *words)
     assert done.returncode == 0, done.stderr
     nodes = json_lines(tmp_path / "data" / "pageindex" / "nodes.jsonl")
     assert [(node["id"], node["line_start"], node["own_line_end"]) for node in nodes[1:]] == [
-        ("notes.org", 1, 3),
-        ("notes.org#oolong", 4, 5),
+        ("tea.notes", 1, 3),
+        ("tea.notes#oolong", 4, 5),
     ]
     assert "contains no documents" in command(tmp_path, *words).stderr
 
@@ -173,12 +173,12 @@ def test_the_packages_reader_reads_files_with_its_suffix(tmp_path: Path, install
 def test_a_reader_of_a_suffix_that_has_one_is_refused(tmp_path: Path, installed: Path) -> None:
     site = Path(shutil.copytree(installed, tmp_path / "site"))
     (entries,) = site.glob("*/entry_points.txt")
-    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:ORG\n")
+    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:NOTES\n")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("# Tea\n")
     done = command(tmp_path, site, "index", "docs", "--embedder", "none")
     assert done.returncode == 2
-    assert "the installed reader branchrank_titles:ORG has the name '.md'" in done.stderr
+    assert "the installed reader branchrank_titles:NOTES has the name '.md'" in done.stderr
 
 
 def test_the_packages_measure_is_computed(project: Path, installed: Path) -> None:
@@ -202,13 +202,13 @@ def test_installed_objects_are_listed_with_their_errors(tmp_path: Path, installe
         ["kind", "name", "package", "version", "error"],
         ["branch", "kind", "titles", *origin],
         ["embedder", "letters", *origin],
-        ["reader", "org", *origin],
+        ["reader", "notes", *origin],
         ["chunker", "lines", *origin],
         ["measure", "SRR", *origin],
     ]
     site = Path(shutil.copytree(installed, tmp_path / "site"))
     (entries,) = site.glob("*/entry_points.txt")
-    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:ORG\ntex = branchrank_titles:TEX\n")
+    entries.write_text("[branchrank.readers]\nmd = branchrank_titles:NOTES\ntex = branchrank_titles:TEX\n")
     _, taken, absent = command(tmp_path, site, "plugins").stdout.splitlines()
     assert "belongs to BranchRank" in taken
     assert "has no attribute 'TEX'" in absent

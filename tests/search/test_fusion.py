@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import Scored
-from branchrank.core.spec import Fuse
+from branchrank.core.spec import Fuse, FusionMethod
 from branchrank.search.ranking.fusion import fuse, rrf, score
 
 
@@ -22,6 +23,8 @@ def dbsf(branches, weights=()):
     return fuse(branches, Fuse(method="dbsf"), dict(weights))
 
 
+#: The methods for several branches.
+SEVERAL = [method for method in get_args(FusionMethod) if method != "none"]
 KEYS = st.text(alphabet="abcdefgh", min_size=1, max_size=2)
 SCORES = st.dictionaries(KEYS, st.floats(-10, 10), max_size=12)
 BRANCHES = st.dictionaries(st.sampled_from(["bm25", "dense", "grep"]), SCORES.map(ranked), max_size=3)
@@ -101,7 +104,7 @@ def test_in_the_unit_interval_normalized_scores_are_divided_by_the_weights(metho
 WEIGHT = st.one_of(st.just(0.0), st.floats(0.01, 100))
 
 
-@pytest.mark.parametrize("method", ["rrf", "score", "convex", "dbsf", "none"])
+@pytest.mark.parametrize("method", get_args(FusionMethod))
 @given(branches=BRANCHES.filter(bool), weights=st.tuples(WEIGHT, WEIGHT, WEIGHT))
 def test_scores_lie_in_the_unit_interval_for_all_weights(method, branches, weights) -> None:
     weighted = dict(zip(["bm25", "dense", "grep"], weights, strict=True))
@@ -140,16 +143,16 @@ def test_a_lower_candidate_does_not_change_other_scores(dense, words, worst) -> 
     assert {key: after[key] for key in before} == before
 
 
-@pytest.mark.parametrize("method", [rrf, convex, dbsf, score])
+@pytest.mark.parametrize("method", SEVERAL)
 def test_a_negative_weight_is_refused(method) -> None:
     with pytest.raises(ValueError, match="dense"):
-        method({"dense": [Scored("a", 1.0)]}, weights={"dense": -1.0})
+        fuse({"dense": [Scored("a", 1.0)]}, Fuse(method=method), {"dense": -1.0})
 
 
-@pytest.mark.parametrize("method", [rrf, convex, dbsf, score])
+@pytest.mark.parametrize("method", SEVERAL)
 @given(branches=BRANCHES)
 def test_fusion_returns_each_key_once_in_order(method, branches) -> None:
-    fused = method(branches)
+    fused = fuse(branches, Fuse(method=method), dict.fromkeys(branches, 1.0))
     assert {entry.key for entry in fused} == {entry.key for entries in branches.values() for entry in entries}
     assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.key))
 

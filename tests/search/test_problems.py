@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 from support.commands import invoke, make_project
 from support.worlds import QUERIES, make_index
 
-from branchrank.core.spec import Branch, Expand, Fuse, Group, Passages, Rescore, System, TreeSearch
+from branchrank.core.spec import (
+    Branch,
+    Expand,
+    Fuse,
+    FusionMethod,
+    Group,
+    Passages,
+    Rescore,
+    System,
+    TreeSearch,
+)
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query
 from branchrank.search.systems.system_checks import problems
@@ -125,7 +136,7 @@ SYSTEMS = st.builds(
     branches=branches(),
     fuse=st.builds(
         Fuse,
-        method=st.sampled_from(["rrf", "convex", "dbsf", "score", "none"]),
+        method=st.sampled_from(get_args(FusionMethod)),
         k=st.integers(1, 60),
         cap=st.integers(0, 5),
         unit_interval=st.booleans(),

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from branchrank.core.errors import BranchRankError, UsageError
 from branchrank.core.settings import DEFAULT_DATA_DIR, DEFAULT_REPORTS, PARTS, Setting, settings_of
+from branchrank.core.spec import FusionMethod
 from branchrank.frontends.cli.terminal import safe
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _give(key: str, context: click.Context, parameter: click.Parameter, value: A
 
 def _share(context: click.Context, _parameter: click.Parameter, fusion: str | None) -> None:
     if fusion:
-        order = "scores" if fusion == "score" else fusion
+        order = "rrf" if fusion == "rrf" else "scores"
         shared = {"local.fusion": fusion, "hybrid.fusion": fusion, "hybrid.passage_order": order}
         context.meta[_SHARED] = shared
 
@@ -253,10 +254,10 @@ FILTER = flag(
 )
 FUSION = click.option(
     "--fusion",
-    type=click.Choice(["rrf", "score"]),
+    type=click.Choice([method for method in get_args(FusionMethod) if method != "none"]),
     expose_value=False,
     callback=_share,
-    help="How local and hybrid fuse their branches and order their passages: by ranks (rrf) or by scores. "
+    help="How local and hybrid fuse their branches and order their passages: by ranks (rrf), or by scores. "
     "Short for --local-fusion, --hybrid-fusion and --hybrid-passage-order, which override this flag.",
 )
 #: Short for ``--baseline all-pairs``.

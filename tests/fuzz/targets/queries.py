@@ -9,18 +9,19 @@ import unicodedata
 from collections.abc import Iterable
 from io import StringIO
 from itertools import pairwise
+from typing import get_args
 
 from support.small_index import DOCUMENTS
 
 from branchrank.core.io.printable import safe, safe_line
 from branchrank.core.io.table import csv_cell, table_csv, text_of
 from branchrank.core.records import Hit, Scored
-from branchrank.core.spec import Fuse
+from branchrank.core.spec import Fuse, FusionMethod
 from branchrank.questions.anchoring import typed_span
 from branchrank.scoring.measures import parse_measure
 from branchrank.search.files.grep_search import Grep, extract_terms
 from branchrank.search.files.read_file import FileReader
-from branchrank.search.ranking import fusion
+from branchrank.search.ranking.fusion import fuse
 from branchrank.search.systems.query import read_filters
 from fuzz.target import Target, never_refused, require, seeds
 from fuzz.world import CANARY, index, put, scratch, workspace
@@ -166,13 +167,10 @@ def fused(content: bytes) -> None:
                 entries.append(Scored(key, score))
         branches[f"b{number}"] = sorted(entries, key=lambda entry: -entry.score)
     keys = {entry.key for entries in branches.values() for entry in entries}
-    made = {
-        "rrf": fusion.rrf(branches),
-        "score": fusion.score(branches, shares=["b0"]),
-        "convex": fusion.fuse(branches, Fuse(method="convex"), {}),
-        "dbsf": fusion.fuse(branches, Fuse(method="dbsf"), {}),
-    }
-    for name, ranking in made.items():
+    for name in get_args(FusionMethod):
+        if name == "none":
+            continue
+        ranking = fuse(branches, Fuse(method=name), {}, shares=["b0"])
         require(set(ranking.ids) == keys and len(ranking) == len(keys), f"{name} changed the keys")
         require(all(map(math.isfinite, ranking.scores)), f"{name}: {ranking.scores}")
         require(all(a >= b for a, b in pairwise(ranking.scores)), f"{name} is not sorted")

@@ -12,7 +12,7 @@ from support.pdfs import pdf
 from support.worlds import PAGES
 
 from branchrank.documents.loading import load_corpus
-from branchrank.documents.reading import read_document
+from branchrank.documents.reading import READERS, read_document
 from branchrank.documents.tree.pageindex_json import encode_document, export_document, import_document
 from branchrank.documents.tree.store import check_nodes
 from branchrank.documents.tree.tree_build import build_nodes
@@ -289,6 +289,12 @@ def read(source: str, content: bytes) -> None:
     mine_questions([read_document(source, content)])
 
 
+def read_any(content: bytes) -> None:
+    """Read one file with the reader that the first byte chooses."""
+    suffixes = [*READERS.builtin]
+    read(f"guide/a{suffixes[(content[:1] or b' ')[0] % len(suffixes)]}", content[1:])
+
+
 _PAGES = tuple(text.encode() for text in PAGES.values())
 
 
@@ -328,6 +334,7 @@ TARGETS = (
         Target(f"navigation-{name}", partial(navigation, name), seeds(content))
         for name, content in NAVIGATION.items()
     ),
+    Target("any-reader", read_any, seeds(*(bytes([n]) + MARKDOWN for n in range(len(READERS.builtin))))),
     Target("beir-entry", partial(read, "a.beir"), seeds(ENTRY, MARKDOWN)),
     Target("pageindex-json", pageindex, _trees),
 )
