@@ -157,7 +157,13 @@ def _leaks(
         )
 
 
-def _duplicates(questions: Sequence[Question]) -> Iterator[QuestionProblem]:
+def near_duplicates(questions: Sequence[Question]) -> list[list[Question]]:
+    """Return the groups of two or more questions with the same text, or with the same set of stems."""
+    return [group for groups in _same(questions).values() for group in groups.values() if len(group) > 1]
+
+
+def _same(questions: Sequence[Question]) -> dict[str, dict[object, list[Question]]]:
+    """Return the questions by their text, and by their set of stems."""
     stems = analyzer(Bm25Settings(stop_words="english", split_identifiers=False))
     same_text: defaultdict[object, list[Question]] = defaultdict(list)
     same_words: defaultdict[object, list[Question]] = defaultdict(list)
@@ -165,7 +171,11 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[QuestionProblem]:
         same_text[normalize(question.question)].append(question)
         if words := frozenset(stems(question.question)):
             same_words[words].append(question)
-    for manner, groups in (("text", same_text), ("words", same_words)):
+    return {"text": same_text, "words": same_words}
+
+
+def _duplicates(questions: Sequence[Question]) -> Iterator[QuestionProblem]:
+    for manner, groups in _same(questions).items():
         for first, *others in groups.values():
             for other in others:
                 if manner == "text" or normalize(first.question) != normalize(other.question):

@@ -12,12 +12,7 @@ from branchrank.reports.result import over
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.words import number, percent
-from branchrank.scoring.measures import mean
-from branchrank.scoring.passage_size import found_within
-
-#: The numbers of returned lines within which gold is looked for.
-BUDGETS = (25, 50, 100, 200)
+from branchrank.runs.words import number
 
 
 def chunking(run: RunData) -> ReportSection | None:
@@ -32,35 +27,19 @@ def chunking(run: RunData) -> ReportSection | None:
         for row in run.summary_rows
         if used.get(row.predictor) in indexes
     )
-    budgets = (f"in {lines} lines" for lines in BUDGETS)
-    headings = ("predictor", "chunker", "chunks", "index size", "lines per hit", "lines returned", *budgets)
+    headings = ("predictor", "chunker", "chunks", "index size", "lines per hit")
     caption = f"What chunking costs, over {over(run)}"
-    words = (
-        f'"In {BUDGETS[0]} lines" is the share of questions with gold in the first {BUDGETS[0]} returned '
-        "lines, from the best hit on; the last hit is cut. Hits of different indexes have different lengths, "
-        'so these columns are a fairer comparison than hit rates. "Lines returned" is the mean over all '
-        f"{record.top_k} stored hits; beyond it, only a larger --top-k would find more."
-    )
+    words = "Hits of different indexes have different lengths; the table of the reading compares them."
     return ReportSection("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
 
 
 def _cells(run: RunData, row: SummaryRow, index: IndexFacts) -> tuple[str, ...]:
-    answers = [
-        (each.hits, run.scores.questions[each.question_id])
-        for each in run.scores.answerable_rows(row.predictor)
-    ]
-    returned = mean([sum(hit.span.lines for hit in hits) for hits, _ in answers])
-    found = (
-        mean([float(found_within(hits, question, lines)) for hits, question in answers]) for lines in BUDGETS
-    )
     return (
         row.predictor,
         _described(run.record.index_settings.get(index.name, {})),
         str(index.chunks),
         f"{index.bytes / 1e6:.1f} MB",
         number(row.lines_per_hit),
-        number(returned, 0),
-        *map(percent, found),
     )
 
 

@@ -14,6 +14,7 @@ from branchrank.reports.browser import hits_shown
 from branchrank.reports.chunking_table import chunking
 from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.reports.reading import reading
 from branchrank.reports.recommendation import is_pilot
 from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics
@@ -56,6 +57,7 @@ def report_content(run: RunData) -> Report:
         questions(run),
         statistics(run),
         passages(run),
+        reading(run),
         chunking(run),
         latency(run),
         llm_cost(run),

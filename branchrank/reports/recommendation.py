@@ -4,16 +4,17 @@
    mean with other systems, the baseline is the leader. Systems that failed every query are left out. If
    several systems were compared and all of them scored 0, no system is recommended.
 2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
-   every rival, according to the verdicts, is recommended.
-3. If some of the rivals that the leader does not beat are cheaper than the leader, the one with the highest
-   mean is recommended if a loss of delta or more is excluded. Otherwise, the result is inconclusive. A rival
-   without an LLM always counts as cheaper than a leader that uses an LLM, and never the reverse. If both
-   systems use an LLM, or neither does, the rival counts as cheaper if its median latency is less than half
-   the leader's and at least 50 ms lower.
-4. If no rival is cheaper, the leader is recommended if it is equivalent to every rival that it does not beat,
-   or has the same hits.
-   If it is the baseline, it is enough to exclude that it is worse by delta or more. In all other cases, the
-   result is inconclusive, and the text only names the leader.
+   every rival, according to the verdicts, is recommended, unless longer hits explain a lead
+   (:mod:`branchrank.reports.reading`), or pages without a question could undo it.
+3. If some of the rivals that the leader does not beat make no LLM calls, and the leader makes some, the one
+   with the highest mean is recommended if a loss of delta or more is excluded. Otherwise, the result is
+   inconclusive.
+4. If no rival is cheaper in this way, the leader is recommended if it is equivalent to every rival that it
+   does not beat, or has the same hits. If it is the baseline, it is enough to exclude that it is worse by
+   delta or more. In all other cases, the result is inconclusive, and the text only names the leader.
+
+The recommendation is a function of the rows: no latency changes it. A sentence of its own compares latencies
+if the intervals of the two medians don't overlap.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import msgspec
 from branchrank.core.io.table import Cell, Styled, plain_cell
 from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.reports.blocks import Callout
-from branchrank.runs.estimates import choice, standings
+from branchrank.reports.reading import EqualReading, equal_reading
 from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.warnings import Caution, failures, recorded
 from branchrank.runs.words import (
     bounds,
     change,
+    failed_words,
     interval_words,
     margin,
     milliseconds,
@@ -40,14 +42,13 @@ from branchrank.runs.words import (
     plural,
     score,
     size,
+    unasked_words,
     why_open,
 )
 from branchrank.scoring.comparison import PILOT_BELOW, Comparison, Verdict
 
 #: Matches the name of a split of questions that are not test questions, such as "tuning" or "dev".
 _NOT_TEST = re.compile("tun|dev|train|valid", re.IGNORECASE)
-#: The smallest reduction in latency, in ms, that a user would notice.
-_NOTICED_MS = 50.0
 #: The number of systems up to which a sentence names them instead of counting them.
 _LISTED = 4
 
@@ -71,6 +72,11 @@ def cautions(run: RunData) -> list[Caution]:
     words = "tuned on these questions, so its scores can be too high"
     found += (Caution(kind="tuned", words=words, predictor=name) for name in run.record.tuned_here)
     found += (recorded(text, run.predictors) for text in run.record.warnings)
+    found += (
+        Caution(kind="unasked", words=unasked_words(each))
+        for each in run.judgment.comparisons
+        if each.is_significant and each.more_pages
+    )
     found += failures(run.rows, run.record.predictors)
     return sorted(found, key=lambda caution: bool(caution.predictor))
 
@@ -84,22 +90,38 @@ def maybe_tuned_on(run: RunData) -> str:
     return "Systems were tuned, and no split was declared (--split)" if tuned and not record.split else ""
 
 
+#: What a run recommends. ``unanswerable``, ``failed`` and ``zero`` recommend nothing, and ``alone`` has
+#: nothing to compare with. ``better`` is a system that beats all its rivals: only on the pages asked for
+#: ``unasked``, and only with longer hits for ``longer``. ``cheaper`` is a rival without LLM calls that loses
+#: less than delta to the leader, ``dearer`` a leader with such a rival that may lose more. ``settled`` is a
+#: leader for which it makes no difference which system is used, and ``open`` one that is not decided.
+Kind = Literal[
+    "unanswerable",
+    "failed",
+    "zero",
+    "alone",
+    "better",
+    "unasked",
+    "longer",
+    "cheaper",
+    "dearer",
+    "settled",
+    "open",
+]
+
+
 class Recommendation(Record, frozen=True, kw_only=True):
-    """What a run recommends, and why. :func:`recommendation_cells` puts it into words.
+    """What a run recommends, and why. :func:`recommendation_cells` puts it into words."""
 
-    ``unanswerable``, ``failed`` and ``zero`` recommend nothing, and ``alone`` has nothing to compare with.
-    ``better`` is a system that beats all its rivals. ``cheaper`` is a rival that loses less than delta to the
-    leader, ``dearer`` a leader with a cheaper rival that may lose more. ``settled`` is a leader for which it
-    makes no difference which system is used, and ``open`` one that is not decided.
-    """
-
-    kind: Literal["unanswerable", "failed", "zero", "alone", "better", "cheaper", "dearer", "settled", "open"]
+    kind: Kind
     #: The system that is recommended, or that leads.
     system: str = ""
     #: The comparisons of the leader as the candidate, in ascending order of difference.
     rivals: tuple[Comparison, ...] = ()
     #: The comparison that the words are about.
     closest: Comparison | None = None
+    #: The comparison of ``closest`` at equal reading, if the hits differ in length.
+    reading: EqualReading | None = None
 
     @property
     def open(self) -> Comparison | None:
@@ -136,7 +158,7 @@ def recommended(run: RunData) -> Recommendation:
         return Recommendation(kind="zero", system=leader)
     unsettled = [rival for rival in rivals if rival.verdict != "better"]
     if not unsettled:
-        return Recommendation(kind="better", system=leader, rivals=rivals, closest=rivals[0])
+        return _leading(run, leader, rivals)
     cheaper = [rival for rival in unsettled if _is_cheaper(run, rival.baseline, leader)]
     if cheaper:
         # Prefer a rival whose possible loss is below delta, then the one with the highest mean.
@@ -146,8 +168,21 @@ def recommended(run: RunData) -> Recommendation:
         return Recommendation(kind="dearer", system=leader, rivals=rivals, closest=closest)
     undecided = [rival for rival in unsettled if not _is_settled(run, rival)]
     if undecided:
-        return Recommendation(kind="open", system=leader, rivals=rivals, closest=undecided[0])
+        first = min(undecided, key=lambda rival: rival.reason != "failures")
+        return Recommendation(kind="open", system=leader, rivals=rivals, closest=first)
     return Recommendation(kind="settled", system=leader, rivals=rivals, closest=unsettled[0])
+
+
+def _leading(run: RunData, leader: str, rivals: tuple[Comparison, ...]) -> Recommendation:
+    """Return the recommendation of a leader that is better than all its rivals."""
+    readings = [(rival, equal_reading(run, rival)) for rival in rivals]
+    for rival, read in readings:
+        if read is not None and read.comparison.verdict != "better":
+            return Recommendation(kind="longer", system=leader, rivals=rivals, closest=rival, reading=read)
+    unasked = [rival for rival in rivals if rival.more_pages]
+    closest, read = readings[0]
+    kind: Kind = "unasked" if unasked else "better"
+    return Recommendation(kind=kind, system=leader, rivals=rivals, closest=closest, reading=read)
 
 
 def recommendation_cells(run: RunData, made: Recommendation) -> tuple[Cell, ...]:
@@ -198,8 +233,14 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
         difference=-each.difference,
         ci_low=None if each.ci_high is None else -each.ci_high,
         ci_high=None if each.ci_low is None else -each.ci_low,
-        rare_losses=each.rare_wins,
-        rare_wins=each.rare_losses,
+        mean_a=each.mean_b,
+        mean_b=each.mean_a,
+        corpus_low=None if each.corpus_high is None else -each.corpus_high,
+        corpus_high=None if each.corpus_low is None else -each.corpus_low,
+        wins=each.losses,
+        losses=each.wins,
+        failed_a=each.failed_b,
+        failed_b=each.failed_a,
         verdict=turned.get(each.verdict, each.verdict),
     )
 
@@ -212,7 +253,7 @@ def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
     estimate, likely = row.estimates[measure], ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {bounds(estimate, measure)})"
-    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", f"Cost: {_cost(row)}.", why)
+    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", _cost(row), why)
 
 
 def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
@@ -220,14 +261,28 @@ def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Ce
     over = f"better than {closest.baseline} ({_difference(closest)})"
     if others:
         over += f" and {plural(others, 'other')}"
-    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
-    more = [cost, *_not_inferior(run, name)]
+    lead = {
+        "unasked": f"Better on the pages asked, {name}:",
+        "longer": f"Better with longer hits, {name}:",
+    }.get(made.kind, f"{_verb(run)} {name}:")
+    more = [_reading_words(made.reading)] if made.reading else []
+    more += [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
     compared = {name, *(rival.baseline for rival in made.rivals)}
     if rest := [each for each in run.predictors if each not in compared]:
         more.append(
             f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
         )
-    return (Styled(f"{_verb(run)} {name}:"), f"{_found(run, name)}, {over}.", *more)
+    return (Styled(lead), f"{_found(run, name)}, {over}.", *more)
+
+
+def _reading_words(read: EqualReading) -> str:
+    """Say how long both systems' hits are, and whether the lead holds at equal reading."""
+    compared = read.comparison
+    holds = "The lead holds" if compared.verdict == "better" else "The lead does not hold"
+    return (
+        f"Its hits have {number(read.lines_b)} lines, those of {compared.baseline} {number(read.lines_a)}. "
+        f"{holds} within the first {plural(read.lines, 'line')} of both ({_difference(compared)})."
+    )
 
 
 def _is_settled(run: RunData, each: Comparison) -> bool:
@@ -244,28 +299,35 @@ def _tie(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell,
     more += decided(run)
     leads = "leads" if closest.difference else "shares the lead"
     lead = f"Inconclusive, {name} {leads}:" if made.open else f"{_verb(run)} {name}:"
-    cost = f"Cost: {_cost(run.summary_row(name), run.summary_row(closest.baseline))}."
-    return (Styled(lead), f"{_found(run, name)}, {_unclear(closest)}.", *more, cost)
+    failed = f"{failed_words(closest)}; " if closest.reason == "failures" else ""
+    costs = (_cost(run.summary_row(name)), *_faster(run, name, closest.baseline))
+    return (Styled(lead), f"{failed}{_found(run, name)}, {_unclear(closest)}.", *more, *costs)
 
 
 def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell, ...]:
     """Recommend the cheaper system if a loss of delta or more is excluded, and otherwise name it."""
     leader, name = rival.candidate, rival.baseline
-    cheap, dear = run.summary_row(name), run.summary_row(leader)
     if made.open:
         most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
         lead, text = "Inconclusive:", f"{name} costs less than {leader} and may lose up to {most}."
         more = [_open(rival), *decided(run)]
     else:
-        price = "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
         gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
         lead, more = f"{_verb(run)} {name}:", []
-        text = f"{_found(run, name)}; {leader} costs {price} for {gain}."
+        text = f"{_found(run, name)}; {leader} costs an LLM for {gain}."
     scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
-    return (Styled(lead), text, *more, scored, f"Cost: {_cost(cheap)} ({leader}: {_cost(dear)}).")
+    return (Styled(lead), text, *more, scored, *_faster(run, name, leader))
 
 
-_SENTENCES = {"better": _better, "cheaper": _trade, "dearer": _trade, "settled": _tie, "open": _tie}
+_SENTENCES = {
+    "better": _better,
+    "unasked": _better,
+    "longer": _better,
+    "cheaper": _trade,
+    "dearer": _trade,
+    "settled": _tie,
+    "open": _tie,
+}
 
 
 def _verb(run: RunData) -> str:
@@ -274,14 +336,8 @@ def _verb(run: RunData) -> str:
 
 def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
     cheap, dear = run.summary_row(rival), run.summary_row(leader)
-    if not (cheap.reports_llm and dear.reports_llm):
-        return False
-    if bool(cheap.llm_calls_per_query) != bool(dear.llm_calls_per_query):
-        return not cheap.llm_calls_per_query
-    if cheap.latency_p50_ms is None or dear.latency_p50_ms is None:
-        return False
-    saved = dear.latency_p50_ms - cheap.latency_p50_ms
-    return saved >= _NOTICED_MS and dear.latency_p50_ms > 2 * cheap.latency_p50_ms
+    known = cheap.reports_llm and dear.reports_llm
+    return known and not cheap.llm_calls_per_query and bool(dear.llm_calls_per_query)
 
 
 def _found(run: RunData, name: str) -> str:
@@ -325,34 +381,26 @@ def _unclear(rival: Comparison) -> str:
     return f"no clear difference from {rival.baseline} ({_difference(rival)})"
 
 
-def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe a system's latency and LLM use, with the latency of a much faster rival."""
-    if row.latency_p50_ms is None:
-        time = "latency not measured"
-    else:
-        time = f"{milliseconds(row.latency_p50_ms)} ms a query"
-        other = None if against is None else against.latency_p50_ms
-        if against is not None and other is not None and row.latency_p50_ms > 2 * other:
-            time += f" ({against.predictor}: {milliseconds(other)} ms)"
+def _cost(row: SummaryRow) -> str:
+    """Describe a system's LLM use as a sentence."""
     if row.llm_calls_per_query is None or row.llm_tokens_per_query is None:
-        return f"{time}, its LLM use {NOT_REPORTED}"
+        return f"Its LLM use is {NOT_REPORTED}."
     if not row.llm_calls_per_query:
-        return f"{time} and no LLM"
+        return "It uses no LLM."
     calls = number(row.llm_calls_per_query, 1).removesuffix(".0")
-    return (
-        f"{time} and {calls} LLM call{'' if calls == '1' else 's'} "
-        f"({row.llm_tokens_per_query:,.0f} tokens) a query"
-    )
+    plural_s = "" if calls == "1" else "s"
+    return f"It makes {calls} LLM call{plural_s} ({row.llm_tokens_per_query:,.0f} tokens) a query."
 
 
-def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system that is shown to be less than delta worse than the winner, if any."""
-    found = standings(run)
-    if name not in {each.name for each in found}:
+def _faster(run: RunData, name: str, other: str) -> tuple[str, ...]:
+    """Say which of two systems is faster, if the intervals of their median latencies don't overlap."""
+    rows = [run.summary_row(name), run.summary_row(other)]
+    bounds = [(row.latency_p50_low_ms, row.latency_p50_high_ms) for row in rows]
+    (low, high), (other_low, other_high) = bounds
+    if low is None or high is None or other_low is None or other_high is None:
         return ()
-    chosen = choice(run, found)[1]
-    if chosen.best != name or chosen.cheapest.name == name:
+    if low <= other_high and other_low <= high:
         return ()
-    cheap = chosen.cheapest.name
-    by = margin(run.settings.delta, run.primary.name)
-    return (f"{cheap} is less than {by} worse ({_cost(run.summary_row(cheap))}).",)
+    ours, theirs = (milliseconds(row.latency_p50_ms) for row in rows)
+    word = "faster" if high < other_low else "slower"
+    return (f"It is {word} than {other} (median {ours} ms, {theirs} ms).",)

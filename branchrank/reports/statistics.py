@@ -102,7 +102,7 @@ def _conditions(run: RunData) -> str:
         f"Primary measure: {judgment.measure}. {compared}. {declared} The test has "
         f"{plural(first.n, 'question')} {units}. Tests and intervals are adjusted for "
         f"{plural(first.family, 'comparison')} (Holm, Bonferroni), with alpha {first.alpha:g}. "
-        "They assume symmetric differences if neither system is better; rare pages are judged apart. "
+        "They assume symmetric differences if neither system is better. "
         f"Delta is {margin(first.delta, first.measure)}."
     )
 
@@ -136,7 +136,7 @@ def _tests(run: RunData) -> Table:
 
 
 def _enough(each: Comparison) -> str:
-    settled = each.is_significant and not each.unseen
+    settled = each.is_significant and not each.more_pages
     return NOTHING if settled or each.enough is None else f"{each.enough[0]:,}"
 
 

@@ -17,7 +17,7 @@ from branchrank.core.errors import Remedy, UsageError, suggestion
 from branchrank.core.records import Record
 from branchrank.core.settings import BenchmarkSettings
 from branchrank.runs.scores import Scores
-from branchrank.scoring.comparison import CompareOptions, Comparison
+from branchrank.scoring.comparison import MOST_FAILURES, CompareOptions, Comparison
 from branchrank.scoring.matching import SHARES
 from branchrank.scoring.measures import (
     NamedMeasure,
@@ -170,14 +170,27 @@ def compare_scored(
     if not scores.clusters or not pairs:
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
-    found = compare_pairs(pairs, values, scores.clusters, measure=measure.name, options=options)
-    gains = {name: scores.unplaced_gain(name, measure) for name in values}
-    return tuple(
-        _with_unplaced(each, gains[each.baseline], gains[each.candidate])
-        if each.differing
-        else replace(each, identical=scores.hits(each.baseline) == scores.hits(each.candidate))
-        for each in found
+    compared = compare_pairs(
+        pairs, values, scores.clusters, measure=measure.name, merged=scores.merged, options=options
     )
+    return tuple(seen_with(each, measure, scores, scores) for each in compared)
+
+
+def seen_with(
+    compared: Comparison, measure: NamedMeasure, baselines: Scores, candidates: Scores
+) -> Comparison:
+    """Return the comparison with what its rows show: identical hits, failures, texts without a place."""
+    old, new = compared.baseline, compared.candidate
+    if not compared.differing and baselines.hits(old) == candidates.hits(new):
+        return replace(compared, identical=True)
+    failed_a, failed_b = baselines.failed_share(old), candidates.failed_share(new)
+    compared = replace(compared, failed_a=failed_a, failed_b=failed_b)
+    if max(failed_a, failed_b) > MOST_FAILURES:
+        return replace(compared, verdict="inconclusive", more_pages=0)
+    if not compared.differing:
+        return compared
+    gains = baselines.unplaced_gain(old, measure), candidates.unplaced_gain(new, measure)
+    return _with_unplaced(compared, *gains)
 
 
 def _with_unplaced(found: Comparison, baseline: float, candidate: float) -> Comparison:

@@ -14,7 +14,7 @@ from branchrank.runs.scores import Estimate, bounded
 from branchrank.runs.words import deciding
 from branchrank.scoring.clustering import intraclass_correlation, page_totals
 from branchrank.scoring.comparison import CompareOptions
-from branchrank.scoring.intervals import difference_interval
+from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import NamedMeasure, mean
 from branchrank.scoring.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
 from branchrank.search.llm.ledger import totals

@@ -15,6 +15,7 @@ import msgspec
 from branchrank.core.errors import RunError, UsageError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import NOT_REPORTED, Question, Record
+from branchrank.runs.comparisons import seen_with
 from branchrank.runs.estimates import difference
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
@@ -23,6 +24,7 @@ from branchrank.runs.tables import comparisons_sheet
 from branchrank.runs.words import (
     change,
     effect,
+    failed_words,
     gap_between,
     milliseconds,
     number,
@@ -31,7 +33,7 @@ from branchrank.runs.words import (
     score,
     sentence,
 )
-from branchrank.scoring.comparison import CompareOptions, Comparison, Decision, Gate, gate
+from branchrank.scoring.comparison import MOST_FAILURES, CompareOptions, Comparison, Decision, Gate, gate
 from branchrank.scoring.measures import NamedMeasure, mean, measure_names, named_measures, named_once
 from branchrank.scoring.verdicts import compare_pairs
 
@@ -236,6 +238,7 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
         after,
         candidate.clusters,
         measure=chosen.name,
+        merged=candidate.scores.merged,
         baselines=before,
         options=msgspec.structs.replace(
             options,
@@ -246,11 +249,7 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
     )
     return [
         Pair(
-            comparison=comparison
-            if comparison.differing
-            else msgspec.structs.replace(
-                comparison, identical=candidate.scores.hits(new) == baseline.scores.hits(old)
-            ),
+            comparison=seen_with(comparison, chosen, baseline.scores, candidate.scores),
             won=tuple(key for key, value in after[new].items() if value > before[old][key]),
             lost=tuple(key for key, value in after[new].items() if value < before[old][key]),
             failed=baseline.scores.failed(old) or candidate.scores.failed(new),
@@ -277,6 +276,12 @@ def _change(
 
 def gate_runs(compared: RunComparison, delta: float) -> RunGate:
     """Check that no predictor is worse than in the baseline run by ``delta`` or more."""
+    for pair in compared.pairs:
+        if pair.comparison.failed_a > MOST_FAILURES:
+            raise RunError(
+                f"{failed_words(pair.comparison)} in the baseline run {compared.baseline}",
+                remedy="make a new baseline run",
+            )
     decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
     return RunGate(outcome=worst(decisions.values()), decisions=decisions, compared=compared)
 

@@ -53,7 +53,10 @@ class Scores:
     ) -> None:
         self.questions = {question.id: question for question in questions}
         self.answerable = [question.id for question in questions if question.answerable]
+        facts = list(facts)
         self._blank_lines = {each.question_id: each.blank_lines or {} for each in facts}
+        #: The cluster of each question whose page shares near-duplicate questions with other pages.
+        self.merged = {each.question_id: each.cluster for each in facts if each.cluster}
         self._values: dict[tuple[str, str], dict[str, float]] = {}
         self._rankings: dict[tuple[str, str, int, Mode], Ranking] = {}
         self._rows: dict[str, dict[str, list[Row]]] = {}
@@ -79,9 +82,13 @@ class Scores:
         spans = [[(hit.source, hit.line_start, hit.line_end) for hit in row.hits] for row in rows]
         return [(row.question_id, row.repeat, row.status, of) for row, of in zip(rows, spans, strict=True)]
 
+    def failed_share(self, predictor: str) -> float:
+        """Return the share of a predictor's queries that failed."""
+        return mean([float(row.status == "failed") for row in self.rows(predictor)])
+
     def failed(self, predictor: str) -> bool:
         """Return whether every query of a predictor failed, so that nothing is known about its quality."""
-        return all(row.status == "failed" for rows in self._rows[predictor].values() for row in rows)
+        return self.failed_share(predictor) == 1
 
     def comparable(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pairs of predictors that both answered at least one query."""

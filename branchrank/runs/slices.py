@@ -22,7 +22,8 @@ from branchrank.core.records import Count, GoldItem, LineNumber, Question, Recor
 from branchrank.documents.document import Document, Section
 from branchrank.documents.lines import blank_lines
 from branchrank.documents.reading import document_lines, read_document
-from branchrank.scoring.matching import gold_level, has_lines
+from branchrank.questions.question_checks import near_duplicates
+from branchrank.scoring.matching import gold_level, has_lines, source_cluster
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
@@ -39,6 +40,8 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     content: str = ""
     document_lines: Count | None = None
     depth: Count | None = None
+    #: The first of the pages that share near-duplicate questions with the page of the first gold item.
+    cluster: str = ""
     blank_lines: dict[str, tuple[LineNumber, ...]] | None = None
 
 
@@ -62,11 +65,28 @@ def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
         except (BranchRankError, OSError):
             return []
 
+    clusters = merged_pages(questions)
     return [
-        msgspec.structs.replace(_facts(question, document), blank_lines=_blank_lines(question, lines))
+        msgspec.structs.replace(
+            _facts(question, document),
+            blank_lines=_blank_lines(question, lines),
+            cluster=clusters.get(source_cluster(question), ""),
+        )
         for question in questions
         if question.gold
     ]
+
+
+def merged_pages(questions: Sequence[Question]) -> dict[str, str]:
+    """Map each page that shares near-duplicate questions with other pages to the first of these pages."""
+    first: dict[str, str] = {}
+    for group in near_duplicates(questions):
+        pages = set(map(source_cluster, group))
+        joined = pages | {
+            page for page, root in first.items() if root in {first.get(each, each) for each in pages}
+        }
+        first |= dict.fromkeys(joined, min(joined)) if len(joined) > 1 else {}
+    return first
 
 
 def _blank_lines(

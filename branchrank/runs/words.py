@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isinf
 
 from branchrank.runs.scores import Estimate
-from branchrank.scoring.comparison import Comparison
+from branchrank.scoring.comparison import MOST_FAILURES, Comparison
 from branchrank.scoring.measures import named_measure
 from branchrank.scoring.power import MOST_QUESTIONS
 
@@ -178,11 +178,7 @@ def effect(comparison: Comparison) -> str:
     value = effect_size(comparison)
     if comparison.d_z is not None:
         return f"d_z {value}"
-    if comparison.odds_ratio is None:
-        return value
-    if comparison.odds_low is None or comparison.odds_high is None:
-        return f"odds ratio {value} ({FEW_PAGES})"
-    return f"odds ratio {value} ({_ratio(comparison.odds_low)} to {_ratio(comparison.odds_high)})"
+    return value if comparison.odds_ratio is None else f"odds ratio {value}"
 
 
 def _ratio(value: float) -> str:
@@ -199,16 +195,39 @@ def interval_words(comparison: Comparison, *, family: bool = True) -> str:
 
 def why_open(comparison: Comparison) -> list[str]:
     """Say why a comparison without a clear verdict is open, and how many questions would decide."""
+    if comparison.reason == "failures":
+        return ["inconclusive", failed_words(comparison)]
     if comparison.reason == "unplaced texts":
         within = size(comparison.unplaced, comparison.measure)
         return ["inconclusive", f"placing the texts without a place could raise a mean by {within}"]
     why = str(comparison.verdict)
-    if comparison.reason == "rare pages":
-        within = size(comparison.unseen, comparison.measure)
-        why = f"significant, but a loss of {within} on rare pages may be missing from so few pages"
-    elif comparison.reason == "few pages":
+    if comparison.reason == "few pages":
         why += " from so few pages"
+    elif comparison.reason == "pages":
+        why += f": even a unanimous result on all {comparison.documents:,} pages would not be significant"
     return list(filter(None, (why, deciding(comparison))))
+
+
+def failed_words(comparison: Comparison) -> str:
+    """Say which share of the queries failed, of the systems with too many failures for a verdict."""
+    shares = {comparison.baseline: comparison.failed_a, comparison.candidate: comparison.failed_b}
+    return " and ".join(
+        f"{percent(share)} of the queries of {name} failed"
+        for name, share in shares.items()
+        if share > MOST_FAILURES
+    )
+
+
+def unasked_words(comparison: Comparison) -> str:
+    """Say what the pages without a question could change, and how many more questions would exclude it."""
+    better, other = comparison.candidate, comparison.baseline
+    if comparison.difference < 0:
+        better, other = other, better
+    return (
+        f"{better} is better than {other} on the pages asked, but pages without a question could undo it; "
+        f"questions on {comparison.more_pages:,} more of the corpus's {comparison.documents:,} pages, drawn "
+        "at random, would exclude this"
+    )
 
 
 def deciding(comparison: Comparison) -> str:

@@ -162,12 +162,12 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
         return np.ones(np.shape(totals.squares))
     assumed, added = padding.effect(sizes), padding.total(sizes)
     naive = totals.variance * n**2 / (n - 1) + added
-    clustered = _squared_deviations(totals).sum(-1) + added * assumed
+    clustered = squared_deviations(totals).sum(-1) + added * assumed
     some = naive > 0
     return np.maximum(np.where(some, clustered / np.where(some, naive, 1.0), assumed), 1.0)
 
 
-def _squared_deviations(totals: PageTotals) -> Floats:
+def squared_deviations(totals: PageTotals) -> Floats:
     """Return u**2 / (1 - size / n) for each page, where u is the page's sum minus size * mean."""
     sizes = totals.sizes
     return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
@@ -209,7 +209,7 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     The pseudo-observations that ``padding`` adds increase the clustered variance V, but not var(V).
     """
     sizes, pages = totals.sizes, len(totals.sizes)
-    squared = _squared_deviations(totals)
+    squared = squared_deviations(totals)
     found = squared.sum(-1)
     noise = ((squared - found[..., None] / pages) ** 2).sum(-1) * pages / (pages - 1)
     whole = found + padding.total(sizes) * padding.effect(sizes)

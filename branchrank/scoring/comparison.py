@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log
+from math import ceil
 from statistics import NormalDist
 from typing import Literal
 
@@ -12,11 +12,14 @@ from branchrank.scoring.significance import DRAWS
 
 Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", "too few questions to tell"]
 Decision = Literal["pass", "fail", "undecided"]
-#: Texts without a place could change the means, rare pages could undo a lead, or there is no interval.
-Reason = Literal["", "unplaced texts", "rare pages", "few pages"]
+#: More than 5% of a system's queries failed, texts without a place could change the means, or a significant
+#: result would need more pages than the corpus has, or there is no interval.
+Reason = Literal["", "failures", "unplaced texts", "pages", "few pages"]
 
 DELTA = 0.05
 PILOT_BELOW = 50
+#: The share of failed queries above which a comparison has no verdict.
+MOST_FAILURES = 0.05
 
 
 class CompareOptions(Options, frozen=True, kw_only=True):
@@ -63,10 +66,11 @@ class Comparison(Record, frozen=True, kw_only=True):
     mean_a: float
     mean_b: float
     difference: float
-    #: The interval of the difference, at a level for which all ``family`` intervals are correct with a
-    #: probability of at least 1 - ``alpha``. ``None`` if the gold is on too few pages.
+    #: The interval of the difference. ``None`` if the gold is on too few pages.
     ci_low: float | None
     ci_high: float | None
+    #: The confidence level of the interval, which is the comparison's step of Holm's correction.
+    level: float
     #: The p-value of ``test``, and after Holm's correction over ``family`` comparisons.
     p: float
     p_adjusted: float
@@ -84,20 +88,23 @@ class Comparison(Record, frozen=True, kw_only=True):
     questions_needed: int | None = None
     #: The smallest possible p-value: the same system wins in every cluster in which the scores differ.
     p_floor: float
-    #: The difference that rare pages could undo, or 0 if there is nothing to undo.
-    unseen: float = 0.0
-    #: The largest shares of pages that the candidate and the baseline may lose whole.
-    rare_losses: float = 1.0
-    rare_wins: float = 1.0
+    #: How many more pages of the corpus need a question to exclude that lost pages undo a ``better`` or
+    #: ``worse``, or that they hide a difference of delta. 0 if there is nothing to exclude.
+    more_pages: int = 0
+    #: The bounds of the mean over the corpus, if as many pages without a question are lost by one of the
+    #: systems as a chance of alpha / 2 allows. ``None`` without a corpus.
+    corpus_low: float | None = None
+    corpus_high: float | None = None
     family: int
     alpha: float
     #: The largest difference that counts as equivalent.
     delta: float
     verdict: Verdict
-    #: The effect size of hits with its interval, and of other measures (:mod:`branchrank.scoring.intervals`).
+    #: The shares of the queries of the baseline and the candidate that failed.
+    failed_a: float = 0.0
+    failed_b: float = 0.0
+    #: The effect size of hits, and of other measures (:mod:`branchrank.scoring.intervals`).
     odds_ratio: float | None = None
-    odds_low: float | None = None
-    odds_high: float | None = None
     d_z: float | None = None
     #: The mean difference on each of several datasets.
     differences: tuple[float, ...] = ()
@@ -121,34 +128,36 @@ class Comparison(Record, frozen=True, kw_only=True):
     @property
     def reason(self) -> Reason:
         """Why the comparison is open, apart from the number of questions."""
+        if max(self.failed_a, self.failed_b) > MOST_FAILURES:
+            return "failures"
         if self.unplaced and not self.is_significant:
             return "unplaced texts"
-        if self.unseen:
-            return "rare pages"
-        return "few pages" if self.ci_low is None else ""
+        if self.ci_low is None:
+            return "few pages"
+        return "pages" if self.verdict == "inconclusive" and self.p_floor * self.family >= self.alpha else ""
 
     @property
     def excludes_loss(self) -> bool:
-        """Whether a loss of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.identical or self._excludes(self.ci_low, self.rare_losses)
+        """Whether a loss of ``delta`` or more is excluded, also on pages without a question."""
+        return self.identical or self._above_minus_delta(self.ci_low, self.corpus_low)
 
     @property
     def excludes_gain(self) -> bool:
-        """Whether a gain of ``delta`` or more by the candidate is excluded, also on rare pages."""
-        return self.identical or self._excludes(
-            None if self.ci_high is None else -self.ci_high, self.rare_wins
-        )
+        """Whether a gain of ``delta`` or more is excluded, also on pages without a question."""
+        bounds = (None if bound is None else -bound for bound in (self.ci_high, self.corpus_high))
+        return self.identical or self._above_minus_delta(*bounds)
 
-    def _excludes(self, low: float | None, rare: float) -> bool:
-        return low is not None and low > -self.delta and rare < self.delta and not self.unplaced
+    def _above_minus_delta(self, bound: float | None, corpus: float | None) -> bool:
+        seen = bound is not None and bound > -self.delta
+        return seen and (corpus is None or corpus > -self.delta) and not self.unplaced
 
     @property
     def enough(self) -> tuple[int, int] | None:
         """About how many questions, and on how many pages, would decide with a power of 80%.
 
         They confirm the observed difference, or exclude one of delta if the observed difference is too small.
-        The share of questions per page stays the same, unless rare pages need more pages; these are then
-        assumed to have equally many questions. ``None`` means unknown, or over 20,000 questions. If no
+        The share of questions per page stays the same, unless ``more_pages`` asks for more pages; these are
+        then assumed to have equally many questions. ``None`` means unknown, or over 20,000 questions. If no
         question differs, they are those that exclude a difference of delta if no new question differs. The
         interval for n independent ties is ±z² / (n + z²), which gives the worth of the questions asked.
         """
@@ -156,18 +165,16 @@ class Comparison(Record, frozen=True, kw_only=True):
             return None
         if self.ci_high is None and self.differing:
             return None
-        needed = self.questions_needed or 0
+        needed, more = self.questions_needed or 0, self.more_pages
         if not self.differing:
             z = NormalDist().inv_cdf(self.alpha / self.family / 2)
             scale = z * z if self.ci_high is None else self.n / (1 / self.ci_high - 1)
             needed = max(self.n, ceil(scale * (1 / self.delta - 1)))
-        elif needed <= self.n and self.ci_low is not None and self.ci_high is not None:
+        elif needed > self.n:
+            more = 0
+        elif self.ci_low is not None and self.ci_high is not None:
             needed = max(self.n, ceil(self.n * ((self.ci_high - self.ci_low) / (2 * self.delta)) ** 2))
-        unseen = (
-            log(self.alpha / 2) if self.differing else self.clusters * log(max(1 - self.rare_losses, 1e-300))
-        )
-        least = ceil(unseen / log(1 - self.delta)) if self.delta < 1 else 1
-        pages = max(least, ceil(needed * self.clusters / self.n))
+        pages = max(self.clusters + more, ceil(needed * self.clusters / self.n))
         needed = max(needed, pages)
         return (needed, pages) if needed <= power.MOST_QUESTIONS else None
 
@@ -185,13 +192,10 @@ def gate(comparison: Comparison, delta: float) -> Gate:
 
     ``delta`` must be 0 or more.
 
-    The check passes if both systems returned the same hits, or if the interval's lower bound is above -delta.
-    The check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,
-    including too few pages for an interval. If delta is 0 and either bound of the interval is exactly 0, the
-    verdict decides: the check passes for ``better`` and fails for ``worse``.
-
-    The check can be undecided even if no score changed. If no score changed on n questions, a loss of up to
-    about z**2 / n still can't be excluded, where z is the normal quantile.
+    The check passes if both systems returned the same hits, or if a loss of ``delta`` is excluded: the lower
+    bound of the interval is above -delta, and so is the mean over the corpus if as many pages without a
+    question are lost as a chance of 2.5% allows. The check fails if the interval's upper bound is below
+    -delta, or below 0 if delta is 0. It is undecided in all other cases.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
@@ -203,12 +207,17 @@ def gate(comparison: Comparison, delta: float) -> Gate:
     if comparison.identical:
         outcome, why = "pass", "the hits are the same for every question"
         figures = f"{comparison.measure}, n = {comparison.n}"
+    elif comparison.failed_b > MOST_FAILURES:
+        outcome, why = "fail", f"{comparison.failed_b:.0%} of the candidate's queries failed"
     elif low is None or high is None:
         outcome, why = "undecided", "the gold is on too few pages to compute an interval"
-    elif low > -delta or comparison.verdict == "better":
-        outcome, why = "pass", "the lower bound is above -delta"
-    elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
+    elif high < -delta:
         outcome, why = "fail", "the upper bound is below -delta"
+    elif low > -delta and (comparison.corpus_low is None or comparison.corpus_low > -delta):
+        outcome, why = "pass", "the lower bound is above -delta"
+    elif low > -delta:
+        outcome = "undecided"
+        why = f"the {comparison.documents - comparison.clusters} pages without a question could hide a loss"
     elif comparison.differing == 0:
         outcome = "undecided"
         why = (
@@ -217,4 +226,4 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         )
     else:
         outcome, why = "undecided", "the interval includes -delta"
-    return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)
+    return Gate(outcome=outcome, reason=f"{comparison.verdict}: {why}; {figures}", comparison=comparison)

@@ -81,9 +81,9 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
         return Significance(p=_whole_number_p(moving.astype(np.int64)), test="sign-flip, exact")
     observed = abs(float(moving.sum())) - ROUNDING * float(np.abs(moving).sum())
     if len(moving) <= EXACT_CLUSTERS:
-        totals = _all_totals(moving)
+        totals = _totals(all_halves(moving), moving)
         return Significance(p=float(np.mean(np.abs(totals) >= observed)), test="sign-flip, exact")
-    totals = _random_totals(moving, seed, draws)
+    totals = _totals(random_halves(moving, seed, draws), moving)
     extreme = int(np.count_nonzero(np.abs(totals) >= observed))
     return Significance(p=(extreme + 1) / (draws + 1), test=f"sign-flip, {draws:,} draws")
 
@@ -103,28 +103,34 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
     return min(1.0, float(chance[: reach - observed + 1].sum() + chance[reach + observed :].sum()))
 
 
-def _all_totals(moving: Floats) -> Floats:
-    """Return the total for each of the 2**n sign patterns; ``moving`` contains the n nonzero cluster sums."""
-    totals = np.zeros(1)
-    for value in moving:
-        totals = np.concatenate([totals + value, totals - value])
-    return totals
+def _totals(halves: Floats, moving: Floats) -> Floats:
+    """Return the total of each sign pattern: the half with positive signs minus the other half."""
+    return np.asarray(2 * halves - moving.sum())
 
 
-def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """Return the total for each random sign pattern, as an array of shape ``(draws,)``.
+def all_halves(values: Floats) -> Floats:
+    """Return the sum of each of the 2**n subsets of ``values`` (n, ...), with shape (2**n, ...)."""
+    sums = np.zeros((1, *values.shape[1:]))
+    for value in values:
+        sums = np.concatenate([sums + value, sums])
+    return sums
 
-    In each draw, 8 random bits select one of the 256 sign patterns for a group of 8 clusters. The random bits
-    are the raw output of PCG64, which is the same in all versions of NumPy.
+
+def random_halves(values: Floats, seed: int, draws: int) -> Floats:
+    """Return the sum of each random subset of ``values`` (n, ...), as an array of shape (draws, ...).
+
+    Each value is in a subset with probability 1/2. In each draw, 8 random bits select one of the 256 subsets
+    of a group of 8 values. The random bits are the raw output of PCG64, which is the same in all versions of
+    NumPy.
     """
-    groups = [_all_totals(moving[start : start + 8]) for start in range(0, len(moving), 8)]
     words_per_group = -(-draws // 8)
     source = np.random.PCG64(seed)
-    totals = np.zeros(draws)
-    for table in groups:
-        patterns = source.random_raw(words_per_group).view(np.uint8)[:draws]
-        totals += table[patterns & (len(table) - 1)]
-    return totals
+    sums = np.zeros((draws, *values.shape[1:]))
+    for start in range(0, len(values), 8):
+        table = all_halves(values[start : start + 8])
+        subsets = source.random_raw(words_per_group).view(np.uint8)[:draws]
+        sums += table[subsets & (len(table) - 1)]
+    return sums
 
 
 def paired_t(differences: Sequence[float] | Floats) -> float | None:

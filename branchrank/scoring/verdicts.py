@@ -1,34 +1,26 @@
 """Paired comparisons of predictors, with their verdicts.
 
 1. For each question, subtract the baseline's score from the candidate's score.
-2. Test the differences (:mod:`branchrank.scoring.significance`). The test is the exact McNemar test if all
+2. Test the differences (:mod:`branchrank.scoring.inversion`). The test is the exact McNemar test if all
    scores are 0 or 1 and each cluster has one question, and a sign-flip test by cluster otherwise. Adjust the
    p-values with Holm's correction over all candidates.
-3. Compute an interval for the mean difference (:mod:`branchrank.scoring.intervals`) at the level 1 - alpha /
-   family, where ``family`` is the number of comparisons. At this level, the probability that all intervals
-   contain their true differences is at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test is
-   significant, an interval that includes 0 is truncated at 0. If the adjusted test is not significant, an
-   interval that excludes 0 is extended to include 0. The test and the interval therefore never contradict
-   each other (:func:`~branchrank.scoring.intervals.compatible`).
-4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
-   alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
-   delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). All other
-   comparisons have the verdict ``too few questions to tell`` if even a unanimous result would not be
-   significant, and ``inconclusive`` otherwise. A result is unanimous if the same predictor scores higher in
-   every cluster in which the two predictors' scores differ. A cluster counts as different if the scores
-   differ on at least one of its questions, even if its wins and losses cancel out.
+3. Compute the interval of the differences that the test does not reject. A rejected comparison of rank j
+   among m has the level 1 - alpha / (m - j + 1), and the others 1 - alpha / (m - R) after R rejections. An
+   interval therefore excludes 0 if and only if the adjusted p is below alpha.
+4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Pages of the corpus without a
+   question are a caution beside this verdict (:mod:`branchrank.scoring.unasked`). The verdict is ``equivalent
+   within delta`` if the whole interval is strictly between -delta and delta, and so is the mean over the
+   corpus if as many pages without a question are lost, by either system, as a chance of alpha / 2 allows.
+   ``too few questions to tell`` means that no outcome on the clusters that differ could be significant, and
+   that one on all pages of the corpus could. All other comparisons are ``inconclusive``.
 
-   The tests and intervals say nothing about rare pages that the sample lacks, on which the leader would lose
-   every question. ``better`` and ``worse`` are therefore replaced by ``inconclusive`` if more than ``delta``
-   of all pages could be lost whole and have at most the observed share in 10% of the samples
-   (:func:`~branchrank.scoring.intervals.pages_lost`), and if these losses could cost the whole difference.
-   ``equivalent within delta`` requires that fewer than ``delta`` of the pages could be lost whole, by either
-   system, and have at most the observed share in a fraction of alpha / 2 of the samples. A verdict that texts
-   without a place in the corpus could undo is also replaced (:mod:`branchrank.runs.comparisons`).
+   A verdict that texts without a place in the corpus, or failed queries, could undo is also replaced
+   (:mod:`branchrank.runs.comparisons`).
 5. Over several datasets (:func:`compare_strata`), the difference is the mean of the datasets' mean
    differences, so that every dataset has the same weight. The test is a sign-flip test by page, stratified by
    dataset: the sum of a page's differences is divided by (number of datasets * number of questions in the
-   page's dataset), so that the total over all pages is the macro difference. The interval combines the
+   page's dataset), so that the total over all pages is the macro difference. The interval is the
+   inversion of this test. If the test does not reject 0, the interval also contains the combination of the
    datasets' intervals, which are independent of each other. Let d be the datasets' differences, l and u the
    bounds of their intervals, and w the weights. The bounds are sum(w * d) - sqrt(sum((w * (d - l))**2)) and
    sum(w * d) + sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). A system's macro average has the
@@ -57,33 +49,12 @@ from branchrank.scoring.clustering import (
     t_penalty,
     working_degrees,
 )
-from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison, Verdict
-from branchrank.scoring.intervals import (
-    LEVEL,
-    Interval,
-    cohens_d,
-    compatible,
-    difference_interval,
-    matched_odds,
-    mean_interval,
-    pages_lost,
-)
+from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison
+from branchrank.scoring.intervals import LEVEL, Interval, cohens_d, matched_odds, mean_interval
+from branchrank.scoring.inversion import FlipTest
 from branchrank.scoring.measures import mean
-from branchrank.scoring.significance import (
-    ROUNDING,
-    Floats,
-    Significance,
-    cluster_sums,
-    holm,
-    mcnemar,
-    non_zero,
-    p_floor,
-    paired_t,
-    sign_flip,
-)
-
-#: The probability with which a sample may miss the pages that would undo a verdict.
-UNSEEN = 0.1
+from branchrank.scoring.significance import ROUNDING, Floats, cluster_sums, holm, mcnemar, p_floor, paired_t
+from branchrank.scoring.unasked import CAUTION, asked_pages
 
 Scores = Mapping[str, float]
 
@@ -92,11 +63,14 @@ class Stratum(NamedTuple):
     """The scores and gold pages for one dataset.
 
     ``scores`` maps system -> question id -> score in 0..1. ``pages`` maps question id -> source of the gold.
-    ``baselines`` are the scores of the baselines, if they are systems of another run.
+    ``clusters`` maps question id -> the cluster that replaces the page in tests, for the questions of pages
+    that share near-duplicate questions. ``baselines`` are the scores of the baselines, if they are systems of
+    another run.
     """
 
     scores: Mapping[str, Scores]
     pages: Mapping[str, str]
+    clusters: Mapping[str, str] = {}
     baselines: Mapping[str, Scores] | None = None
 
     def values(self, baseline: str, candidate: str) -> list[Floats]:
@@ -106,23 +80,36 @@ class Stratum(NamedTuple):
 
 
 class _Tested(Record, frozen=True, kw_only=True):
-    """A pair's differences, test and interval, before the correction for multiple comparisons.
-
-    ``differences`` (n,) are in the order of ``pages``, which names the page (and dataset) of each question.
-    ``hits`` is true if all scores are 0 or 1.
-    """
+    """A pair's differences and test, before the correction for multiple comparisons."""
 
     baseline: str
     candidate: str
     mean_a: float
     mean_b: float
-    difference: float
+    #: The differences (n,), in the order of ``clusters`` and ``pages``.
     differences: Floats
+    #: The cluster of each question, and its page of gold, both with the dataset.
+    clusters: Sequence[str]
     pages: Sequence[str]
+    #: Whether all scores are 0 or 1.
     hits: bool
-    interval: Interval | None
-    result: Significance
+    flip: FlipTest
+    test: str
+    #: The mean difference on each dataset, and each dataset's test, if there are several.
     by_dataset: tuple[float, ...] = ()
+    parts: tuple[FlipTest, ...] = ()
+
+    def interval(self, alpha: float) -> Interval | None:
+        """Return the interval that agrees with the test at ``alpha`` (steps 3 and 5)."""
+        if not self.parts:
+            return self.flip.interval(alpha)
+        low, high = self.flip.flip_bound(alpha, -1), self.flip.flip_bound(alpha, 1)
+        wide = macro_interval(self.by_dataset, [part.interval(alpha) for part in self.parts], 1 - alpha)
+        if wide is None:
+            return None
+        if self.flip.p >= alpha:
+            low, high = min(low, wide.low), max(high, wide.high)
+        return Interval(low=low, high=high, level=1 - alpha)
 
 
 def compare_pairs(
@@ -131,6 +118,7 @@ def compare_pairs(
     clusters: Mapping[str, str],
     *,
     measure: str,
+    merged: Mapping[str, str] | None = None,
     baselines: Mapping[str, Scores] | None = None,
     options: CompareOptions = DEFAULTS,
 ) -> tuple[Comparison, ...]:
@@ -138,8 +126,9 @@ def compare_pairs(
 
     Each pair consists of the names of a baseline and a candidate. ``scores`` maps name -> question id ->
     score in 0..1. ``baselines`` are the scores of the baselines, if they are systems of another run.
-    ``clusters`` maps question id -> gold source. If an LLM predictor has repeats, average their scores before
-    calling this function.
+    ``clusters`` maps question id -> gold source, and ``merged`` the ids of pages that share near-duplicate
+    questions -> their cluster. If an LLM predictor has repeats, average their scores before calling this
+    function.
 
     Raises :class:`UsageError` for a negative delta or a score outside 0..1. Also raises :class:`UsageError`
     if there are no questions, or if a predictor is not scored on exactly the questions of ``clusters``.
@@ -147,7 +136,8 @@ def compare_pairs(
     for baseline, candidate in pairs:
         _check(baseline, (baselines or scores)[baseline], clusters, options.delta)
         _check(candidate, scores[candidate], clusters, options.delta)
-    stratum = Stratum(scores=scores, pages=dict(sorted(clusters.items())), baselines=baselines)
+    pages = dict(sorted(clusters.items()))
+    stratum = Stratum(scores=scores, pages=pages, clusters=merged or {}, baselines=baselines)
     return compare_strata([stratum], pairs, measure=measure, options=options)
 
 
@@ -185,48 +175,69 @@ def compare_strata(
 
     Each stratum must have at least one question, and all strata must have scores for the same systems.
     """
-    tested = [_tested(pair, strata, options, 1 - options.alpha / len(pairs)) for pair in pairs]
-    adjusted = holm([each.result.p for each in tested])
+    tested = [_tested(pair, strata, options) for pair in pairs]
+    p_values = [each.flip.p for each in tested]
+    adjusted = holm(p_values)
+    rejections = sum(p < options.alpha for p in adjusted)
+    steps = {place: rank for rank, place in enumerate(sorted(range(len(pairs)), key=p_values.__getitem__))}
     return tuple(
-        _comparison(each, p, len(pairs), measure, options) for each, p in zip(tested, adjusted, strict=True)
+        _comparison(
+            each,
+            p,
+            options.alpha / (len(pairs) - min(steps[place], rejections)),
+            len(pairs),
+            measure,
+            options,
+        )
+        for place, (each, p) in enumerate(zip(tested, adjusted, strict=True))
     )
 
 
-def _tested(
-    pair: tuple[str, str], strata: Sequence[Stratum], options: CompareOptions, level: float
-) -> _Tested:
+def _tested(pair: tuple[str, str], strata: Sequence[Stratum], options: CompareOptions) -> _Tested:
     """Test one pair on one dataset, or over several datasets."""
     one = len(strata) == 1
     scored = [stratum.values(*pair) for stratum in strata]
     gaps = [_differences(baseline, candidate) for baseline, candidate in scored]
     pages = [list(stratum.pages.values()) for stratum in strata]
-    # The sums are multiplied by a factor of at least 1, because sign_flip treats sums below 1e-9 as 0.
-    largest = max(map(len, gaps))
-    parts = list(zip(gaps, pages, strict=True))
-    sums = np.concatenate([cluster_sums(each, where) * (largest / len(each)) for each, where in parts])
-    differences = np.concatenate(gaps)
+    clusters = [
+        [stratum.clusters.get(key, page) for key, page in stratum.pages.items()] for stratum in strata
+    ]
+    totals = [page_totals(gap, where) for gap, where in zip(gaps, clusters, strict=True)]
+    asked = len(set(pages[0])) / options.documents if one and options.documents else 0.0
+    parts = tuple(
+        FlipTest(of, asked=min(asked, 1.0), seed=options.seed, draws=options.draws) for of in totals
+    )
+    flip = parts[0] if one else FlipTest(_macro_totals(totals), seed=options.seed, draws=options.draws)
     hits = one and bool(np.isin(scored, (0.0, 1.0)).all())
-    if hits and len(sums) == len(differences):
-        result = mcnemar(int((differences > 0).sum()), int((differences < 0).sum()))
-    else:
-        result = sign_flip(sums, seed=options.seed, draws=options.draws)
-        kind = ("cluster " if len(sums) < len(differences) else "") if one else "stratified "
-        result = Significance(p=result.p, test=f"{kind}{result.test}")
+    kind = ("cluster " if totals[0].shared else "") if one else "stratified "
     means = [float(each.mean()) for each in gaps]
-    intervals = [difference_interval(each, where, level=level) for each, where in parts]
     mean_a, mean_b = (mean([float(each.mean()) for each in of]) for of in zip(*scored, strict=True))
+    named = [[f"{place} {each}" for each in of] for place, of in enumerate(pages)]
     return _Tested(
         baseline=pair[0],
         candidate=pair[1],
         mean_a=mean_a,
         mean_b=mean_b,
-        difference=mean(means),
-        differences=differences,
-        pages=pages[0] if one else [f"{place} {page}" for place, of in enumerate(pages) for page in of],
+        differences=np.concatenate(gaps),
+        clusters=clusters[0] if one else [name for of in named for name in of],
+        pages=pages[0] if one else [name for of in named for name in of],
         hits=hits,
-        interval=intervals[0] if one else macro_interval(means, intervals, level),
-        result=result,
+        flip=flip,
+        test="exact McNemar" if hits and not totals[0].shared else f"{kind}{flip.test}",
         by_dataset=() if one else tuple(means),
+        parts=() if one else parts,
+    )
+
+
+def _macro_totals(totals: Sequence[PageTotals]) -> PageTotals:
+    """Return the totals of all datasets, in which each dataset has the same weight (step 5)."""
+    weights = [1 / (len(totals) * each.n) for each in totals]
+    parts = list(zip(weights, totals, strict=True))
+    return PageTotals(
+        sums=np.concatenate([weight * each.sums for weight, each in parts]),
+        sizes=np.concatenate([weight * each.sizes for weight, each in parts]),
+        squares=np.asarray(sum(float(each.squares) for each in totals)),
+        non_zero=np.asarray(sum(float(each.non_zero) for each in totals)),
     )
 
 
@@ -261,78 +272,91 @@ def macro_interval(
 
 
 def _comparison(
-    tested: _Tested, p_adjusted: float, family: int, measure: str, options: CompareOptions
+    tested: _Tested, p_adjusted: float, alpha: float, family: int, measure: str, options: CompareOptions
 ) -> Comparison:
-    n = len(tested.differences)
+    """Return the comparison, whose interval has the level 1 - ``alpha``."""
+    n, difference = len(tested.differences), tested.flip.mean
     wins, losses = int((tested.differences > 0).sum()), int((tested.differences < 0).sum())
-    # Absolute values, so that wins and losses on a page don't cancel out.
-    moved = cluster_sums(np.abs(tested.differences), tested.pages)
-    rejected = p_adjusted < options.alpha
-    interval = compatible(tested.interval, tested.difference, rejected=rejected)
-    sides = [page_totals(sign * tested.differences, tested.pages) for sign in (1, -1)]
-    rare_losses, rare_wins = (pages_lost(side, options.alpha / 2)[1] for side in sides)
-    observed, possible = pages_lost(sides[tested.difference < 0], UNSEEN)
-    found = Comparison(
+    # Absolute values, so that wins and losses in a cluster don't cancel out.
+    moved = int(np.count_nonzero(cluster_sums(np.abs(tested.differences), tested.clusters)))
+    interval = tested.interval(alpha)
+    compared = Comparison(
         measure=measure,
         baseline=tested.baseline,
         candidate=tested.candidate,
         n=n,
-        clusters=len(moved),
+        clusters=len(set(tested.clusters)),
         mean_a=tested.mean_a,
         mean_b=tested.mean_b,
-        difference=tested.difference,
+        difference=difference,
         ci_low=None if interval is None else interval.low,
         ci_high=None if interval is None else interval.high,
-        p=tested.result.p,
+        level=1 - alpha,
+        p=tested.flip.p,
         p_adjusted=p_adjusted,
-        test=tested.result.test,
+        test=tested.test,
         wins=wins,
         ties=n - wins - losses,
         losses=losses,
-        p_floor=p_floor(len(non_zero(moved))),
-        unseen=possible - observed if rejected and possible > options.delta else 0.0,
-        rare_losses=rare_losses,
-        rare_wins=rare_wins,
+        p_floor=p_floor(moved),
         family=family,
         alpha=options.alpha,
         delta=options.delta,
         verdict="inconclusive",
         differences=tested.by_dataset,
         documents=options.documents,
-        **({} if tested.by_dataset else _effects(tested, options.alpha / family, rejected)),
+        **_unasked(tested, options, p_adjusted < options.alpha),
+        **({} if tested.by_dataset else _effects(tested, options.alpha / family)),
     )
-    return replace(found, verdict=_verdict(found))
+    return _with_verdict(compared)
 
 
-def _verdict(found: Comparison) -> Verdict:
-    """Return the verdict of a comparison (step 4)."""
-    if found.p_adjusted < found.alpha:
-        leads: Verdict = "better" if found.difference > 0 else "worse"
-        return leads if abs(found.difference) > found.unseen else "inconclusive"
-    if found.excludes_loss and found.excludes_gain:
-        return "equivalent within delta"
-    return "too few questions to tell" if found.p_floor * found.family >= found.alpha else "inconclusive"
+def _unasked(tested: _Tested, options: CompareOptions, rejected: bool) -> dict[str, Any]:
+    """Return what the pages of the corpus without a question could change, if the corpus is known."""
+    if not options.documents or tested.by_dataset:
+        return {}
+    sides = [
+        asked_pages(page_totals(sign * tested.differences, tested.pages), options.documents)
+        for sign in (1, -1)
+    ]
+    chance = options.alpha / 2
+    if rejected:
+        more = sides[tested.flip.mean < 0].more_pages(CAUTION, 0.0)
+    else:
+        more = max(side.more_pages(chance, -options.delta) for side in sides)
+    low, high = sides[0].corrected(chance), -sides[1].corrected(chance)
+    return {"corpus_low": low, "corpus_high": high, "more_pages": more}
 
 
-def _effects(tested: _Tested, alpha: float, rejected: bool) -> dict[str, Any]:
+def _with_verdict(compared: Comparison) -> Comparison:
+    """Return the comparison with its verdict and its reason (step 4)."""
+    if compared.p_adjusted < compared.alpha:
+        return replace(compared, verdict="better" if compared.difference > 0 else "worse")
+    if compared.excludes_loss and compared.excludes_gain:
+        return replace(compared, verdict="equivalent within delta")
+    few = compared.p_floor * compared.family >= compared.alpha
+    if few and (not compared.documents or p_floor(compared.documents) * compared.family < compared.alpha):
+        return replace(compared, verdict="too few questions to tell")
+    return compared
+
+
+def _effects(tested: _Tested, alpha: float) -> dict[str, Any]:
     """Return the effect sizes, the other p-values and the planning figures of a comparison."""
-    differences, pages = tested.differences, tested.pages
+    differences = tested.differences
     mde, needed = _sizing(tested, alpha)
     found: dict[str, Any] = {"p_t": paired_t(differences), "mde": mde, "questions_needed": needed}
     if not tested.hits:
         return {**found, "d_z": cohens_d(differences)}
-    ratio, low, high = matched_odds(differences, pages, level=1 - alpha, rejected=rejected)
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-    found["p_mcnemar"] = mcnemar(wins, losses).p
-    return {**found, "odds_ratio": ratio, "odds_low": low, "odds_high": high}
+    return {**found, "p_mcnemar": mcnemar(wins, losses).p, "odds_ratio": matched_odds(wins, losses)}
 
 
 def _sizing(pair: _Tested, alpha: float) -> tuple[float | None, int | None]:
     """Return the smallest detectable difference and the number of questions needed, for a power of 80%."""
-    totals = page_totals(pair.differences, pair.pages)
+    totals = page_totals(pair.differences, pair.clusters)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
-    n, difference = len(pair.differences), abs(pair.difference)
+    n, difference = len(pair.differences), abs(pair.flip.mean)
     effective = _planned_questions(totals, 1 - alpha)
     if pair.hits:
         disagreement = int(np.count_nonzero(pair.differences)) / n

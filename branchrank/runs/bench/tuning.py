@@ -47,7 +47,8 @@ from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores
 from branchrank.runs.slices import gold_facts
-from branchrank.scoring.intervals import Interval, difference_interval
+from branchrank.scoring.intervals import Interval
+from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import mean
 
 #: Tuned setting -> its field in the system, and the factors by which the system's value is multiplied.
