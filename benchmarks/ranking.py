@@ -36,7 +36,7 @@ from branchrank.questions.question_files import (
 )
 from branchrank.runs.scores import estimate
 from branchrank.scoring.comparison import CompareOptions, Comparison
-from branchrank.scoring.intervals import difference_interval
+from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import named_measure
 from branchrank.scoring.verdicts import compare_pairs
 

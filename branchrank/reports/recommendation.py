@@ -316,7 +316,8 @@ def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell,
         lead, more = f"{_verb(run)} {name}:", []
         text = f"{_found(run, name)}; {leader} costs an LLM for {gain}."
     scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
-    return (Styled(lead), text, *more, scored, *_faster(run, name, leader))
+    costs = (_cost(run.summary_row(leader), leader), *_faster(run, name, leader))
+    return (Styled(lead), text, *more, scored, *costs)
 
 
 _SENTENCES = {
@@ -381,15 +382,15 @@ def _unclear(rival: Comparison) -> str:
     return f"no clear difference from {rival.baseline} ({_difference(rival)})"
 
 
-def _cost(row: SummaryRow) -> str:
+def _cost(row: SummaryRow, who: str = "It") -> str:
     """Describe a system's LLM use as a sentence."""
     if row.llm_calls_per_query is None or row.llm_tokens_per_query is None:
-        return f"Its LLM use is {NOT_REPORTED}."
+        return f"What {'it' if who == 'It' else who} spends on LLMs is {NOT_REPORTED}."
     if not row.llm_calls_per_query:
-        return "It uses no LLM."
+        return f"{who} uses no LLM."
     calls = number(row.llm_calls_per_query, 1).removesuffix(".0")
     plural_s = "" if calls == "1" else "s"
-    return f"It makes {calls} LLM call{plural_s} ({row.llm_tokens_per_query:,.0f} tokens) a query."
+    return f"{who} makes {calls} LLM call{plural_s} ({row.llm_tokens_per_query:,.0f} tokens) a query."
 
 
 def _faster(run: RunData, name: str, other: str) -> tuple[str, ...]:

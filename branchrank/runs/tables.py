@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 #: The columns of ``comparisons.csv``, which are fields of a :class:`Comparison`.
 COMPARED = (
     *("measure", "baseline", "candidate", "n", "clusters", "mean_a", "mean_b", "difference"),
-    *("ci_low", "ci_high", "p", "p_adjusted", "test", "p_mcnemar", "p_t", "wins", "ties", "losses"),
-    *("mde", "questions_needed", "p_floor", "unseen", "rare_losses", "rare_wins", "family", "alpha", "delta"),
-    *("verdict", "odds_ratio", "odds_low", "odds_high", "d_z"),
+    *("ci_low", "ci_high", "level", "p", "p_adjusted", "test", "p_mcnemar", "p_t", "wins", "ties", "losses"),
+    *("mde", "questions_needed", "p_floor", "more_pages", "corpus_low", "corpus_high", "family", "alpha"),
+    *("delta", "verdict", "reason", "failed_a", "failed_b", "odds_ratio", "d_z"),
 )
 
 

@@ -168,7 +168,8 @@ class Comparison(Record, frozen=True, kw_only=True):
         needed, more = self.questions_needed or 0, self.more_pages
         if not self.differing:
             z = NormalDist().inv_cdf(self.alpha / self.family / 2)
-            scale = z * z if self.ci_high is None else self.n / (1 / self.ci_high - 1)
+            known = self.ci_high is not None and self.ci_high < 1
+            scale = self.n / (1 / (self.ci_high or 1) - 1) if known else z * z
             needed = max(self.n, ceil(scale * (1 / self.delta - 1)))
         elif needed > self.n:
             more = 0
