@@ -1,8 +1,11 @@
 """Simulate the coverage of intervals, the error rates of tests and verdicts, and the power of comparisons.
 
-    python benchmarks/interval_coverage.py pages      # intervals with questions on the same pages; 5 minutes
-    python benchmarks/interval_coverage.py graded     # AP and nDCG with few queries; 2 minutes
-    python benchmarks/interval_coverage.py skewed     # differences that rare pages decide; 3 minutes
+    python benchmarks/interval_coverage.py pages      # intervals with questions on the same pages; 20 minutes
+    python benchmarks/interval_coverage.py graded     # AP and nDCG with few queries; 8 minutes
+    python benchmarks/interval_coverage.py power      # the test and the planned power; 3 minutes
+    python benchmarks/interval_coverage.py skewed     # differences that lost or large pages decide; 2 minutes
+    python benchmarks/interval_coverage.py unasked    # pages of the corpus without a question; 4 minutes
+    python benchmarks/interval_coverage.py topics     # topics over several pages; 1 minute
 
 ``--samples 300`` is quicker and noisier.
 
@@ -12,50 +15,49 @@
    each page has its own probabilities of the outcomes ("own rates", from a Dirichlet distribution), or all
    questions of a page have the same outcome with a probability equal to the ICC ("shared"). The baseline has
    a hit at rank 1 with probability p, and a worse candidate with p - .05. For half of the questions, the two
-   systems agree as often as the hit rates allow.
+   systems agree as often as the hit rates allow. The corpus is unknown.
 2. "graded": beta-distributed scores with a Gaussian copula; some are 0, and some queries are ties.
-3. "skewed": on 5% of the pages, the candidate loses every question, and wins a few questions (hits) or a
-   little (graded) on all others, or ties; or its difference falls with the size of the page. The true
-   difference is 0, or -5 points for ties.
-4. Hit rates are compared with Wilson's intervals, which treat all questions as independent; means and
-   differences with BCa bootstrap intervals over pages; and differences with "padded" intervals, which add
-   z**2 questions, half with a difference of -1 and half with 1. The interval of a difference is adjusted as
-   in a report, so that it contains 0 if and only if the test does not reject.
-5. Expected are a coverage of at least .93, a type I error rate of at most .05 (a cell above it is simulated
-   again with ten times as many samples), a share of false equivalence verdicts (inside of 5 points, with a
-   true difference of 5 points) of at most .025, and of false ``better`` of at most .1.
+3. "power": 20% of the questions differ, and each page has its own rates. All pages of the corpus are asked.
+4. "skewed": on 5% of the pages, the candidate loses every question, and wins a few questions (hits) or a
+   little (graded) on all others, or ties; or its difference falls with the size of the page. The corpus has
+   ten times as many pages. The true difference is 0, or -5 points for ties.
+5. "unasked": 400 questions about A random pages of C. The candidate loses every question of 5% or 10% of the
+   C pages, and the difference on the others makes the mean 0 (for "better"), or they tie ("equivalent" and
+   ``gate``, with a delta equal to the true loss). Or no page is lost, and the difference is 5 to 12 points.
+6. "topics": 60 topics, and all questions of a topic share their outcome with a probability of .5. Pages of a
+   topic have questions in common, so that they form one cluster.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.scoring.clustering import Padding, PageTotals, effective_questions
-from branchrank.scoring.comparison import CompareOptions, Comparison
-from branchrank.scoring.intervals import (
-    Interval,
-    compatible,
-    difference_bounds,
-    mean_bounds,
-    mean_padding,
-    padded_bounds,
-    wilson_bounds,
+from branchrank.scoring import inversion
+from branchrank.scoring.clustering import (
+    PageTotals,
+    intraclass_correlation,
+    page_totals,
+    squared_deviations,
+    working_degrees,
 )
+from branchrank.scoring.comparison import CompareOptions, Comparison, gate
+from branchrank.scoring.intervals import mean_bounds, wilson_bounds
+from branchrank.scoring.inversion import FlipTest
 from branchrank.scoring.power import SharedPages, pages_alone, plan
-from branchrank.scoring.significance import sign_flip
-from branchrank.scoring.verdicts import compare_pairs
+from branchrank.scoring.verdicts import Stratum, compare_strata
 
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
 ALPHA = 0.05
-#: The number of sign patterns to sample if there are too many to enumerate.
+#: The number of sign patterns to draw for graded scores, if more than 10 pages differ.
 DRAWS = 1_999
+inversion.EXACT_CLUSTERS = 10
 
 STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],
@@ -73,90 +75,6 @@ RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
 SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
-RESAMPLES = 1_000
-#: The title of each table, and the field of :class:`PageShares` that it shows.
-TABLES = (
-    ("Coverage of the interval for a hit rate, by method (Wilson, BranchRank)", "rate"),
-    ("Coverage of the interval for a mean reciprocal rank, by method (BCa, BranchRank)", "mean"),
-    (
-        "Coverage of the interval for a difference of -5 points in hit rate, by method "
-        "(BCa, padded, BranchRank)",
-        "difference",
-    ),
-    (
-        "Mean interval width in points for a difference in hit rate, by method (BCa, padded, BranchRank)",
-        "width",
-    ),
-    (
-        "Coverage of the interval for a difference of 0 in mean reciprocal rank, by method "
-        "(BCa, padded, BranchRank)",
-        "mean_difference",
-    ),
-    (
-        "Mean interval width in points for a difference of 0 in mean reciprocal rank, by method "
-        "(BCa, padded, BranchRank)",
-        "mean_width",
-    ),
-    (
-        "Share of false equivalence verdicts for a difference of -5 points, by method "
-        "(BCa, padded, BranchRank)",
-        "equivalent",
-    ),
-    ("Type I error rate of the tests (hits, reciprocal ranks)", "type_one"),
-)
-
-
-def holds(bounds: Bounds | None, truth: float) -> float:
-    """Return the fraction of the intervals that contain the true value, or NaN if there are no intervals."""
-    if bounds is None:
-        return float("nan")
-    return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
-
-
-def within(bounds: Bounds | None, delta: float) -> float:
-    """Return the fraction of the intervals that are strictly between -delta and delta."""
-    if bounds is None:
-        return 0.0
-    return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
-
-
-def width(bounds: Bounds | None) -> float:
-    """Return the mean width of the intervals, in percentage points."""
-    return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
-
-
-def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Return, for each sample, whether the test rejects the hypothesis that both systems are equally good."""
-    return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
-
-
-def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of BranchRank's earlier interval, which adds z**2 questions to each sample.
-
-    Half of the added questions have a difference of -1, and half have a difference of 1. z is the normal
-    quantile for the confidence level ``level``.
-    """
-    questions = mean_padding(level).questions
-    n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
-    if n is None:
-        return None
-    moved = totals._replace(
-        sums=(totals.sums + totals.sizes) / 2,
-        squares=(totals.squares + 2 * totals.sums.sum(-1) + totals.n) / 4,
-    )
-    low, high = padded_bounds(moved, n, level)
-    return 2 * low - 1, 2 * high - 1
-
-
-def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """Return the intervals, adjusted as in a report to agree with the test results in ``rejects``."""
-    if bounds is None:
-        return None
-    found = [
-        compatible(Interval(low=low, high=high), mean, rejected=bool(rejects_it))
-        for low, high, mean, rejects_it in zip(*bounds, totals.mean, rejects, strict=True)
-    ]
-    return np.array([each.low for each in found if each]), np.array([each.high for each in found if each])
 
 
 def short(share: float) -> str:
@@ -190,23 +108,6 @@ class Cell(NamedTuple):
     icc: float
     model: str
     p: float
-
-
-class PageShares(NamedTuple):
-    """The results of each method for one cell.
-
-    ``width`` and ``mean_width`` are the mean widths, in percentage points, of the intervals for
-    ``difference`` and ``mean_difference``. All other fields contain fractions of the samples.
-    """
-
-    rate: tuple[float, ...]
-    mean: tuple[float, ...]
-    difference: tuple[float, ...]
-    mean_difference: tuple[float, ...]
-    type_one: tuple[float, ...]
-    equivalent: tuple[float, ...]
-    width: tuple[float, ...]
-    mean_width: tuple[float, ...]
 
 
 def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
@@ -277,96 +178,167 @@ def samples(
     )
 
 
-def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds of the BCa bootstrap interval over pages, which BranchRank used earlier.
+def holds(bounds: Bounds, truth: float) -> float:
+    """Return the fraction of the intervals that contain the true value."""
+    return float(np.mean((bounds[0] <= truth + 1e-9) & (truth - 1e-9 <= bounds[1])))
 
-    If all pages of a sample have the same mean, all bootstrap resamples have the same mean, too. For such a
-    sample, the upper bound assumes that some unseen pages have the value 1, and the lower bound assumes that
-    some unseen pages have the value -1. The share p of unseen pages is the one for which a sample of
-    this size contains no such page with a probability of ``(1 - level) / 2``.
+
+def each_sample(totals: PageTotals) -> list[PageTotals]:
+    """Split the totals of many samples."""
+    rows = zip(totals.sums, totals.squares, totals.non_zero, strict=True)
+    return [PageTotals(*map(np.asarray, row), sizes=totals.sizes) for row in rows]
+
+
+class Differences(NamedTuple):
+    """The test and the interval of a difference in many samples. The widths are in percentage points.
+
+    ``disagreed`` counts the intervals that contradict their test. ``t_held`` and ``t_width`` belong to
+    Student's interval with the CR2 variance, and ``many`` is the share of the samples in which at least 15
+    questions differ.
     """
-    from scipy.special import ndtr, ndtri
 
-    sums, sizes = totals.sums, totals.sizes
-    pages, estimate = len(sizes), totals.mean
-    counts = random.multinomial(pages, np.full(pages, 1 / pages), size=RESAMPLES).astype(np.float64)
-    means = np.sort((counts @ sums.T) / (counts @ sizes)[:, None], axis=0)
-    below = (means < estimate - 1e-12).sum(0) + (means <= estimate + 1e-12).sum(0)
-    bias = ndtri(np.clip(below / (2 * RESAMPLES), 1 / (RESAMPLES + 1), RESAMPLES / (RESAMPLES + 1)))
-    without = (sums.sum(1)[:, None] - sums) / (sizes.sum() - sizes)
-    skew = without.mean(1)[:, None] - without
-    alike = np.ptp(sums / sizes, axis=1) < 1e-12
-    scale = np.where(alike, 1.0, (skew**2).sum(1))
-    acceleration = (skew**3).sum(1) / (6 * scale**1.5)
-    tail = ndtri((1 + level) / 2)
-    ends = []
-    for z, unseen_end in ((-tail, -1.0), (tail, 1.0)):
-        place = ndtr(bias + (bias + z) / (1 - acceleration * (bias + z))) * (RESAMPLES - 1)
-        low = np.floor(place).astype(np.int64)
-        columns = np.arange(len(estimate))
-        part = place - low
-        end = means[low, columns] * (1 - part) + means[np.minimum(low + 1, RESAMPLES - 1), columns] * part
-        unseen = 1 - ((1 - level) / 2) ** (1 / pages)
-        ends.append(np.where(alike, estimate + unseen * (unseen_end - estimate), end))
-    return ends[0], ends[1]
+    held: float
+    width: float
+    disagreed: int
+    rejected: float
+    equivalent: float
+    t_held: float
+    t_width: float
+    many: float
 
 
-def random_of(cell: Cell, *more: int) -> np.random.Generator:
-    """Return the random generator for one cell."""
-    seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model), *more]
-    return np.random.default_rng(seeds)
+def measure_differences(totals: PageTotals, truth: float) -> Differences:
+    """Test each sample, whose true difference is ``truth``."""
+    tests = [FlipTest(each, draws=DRAWS) for each in each_sample(totals)]
+    found = [test.interval(ALPHA) for test in tests]
+    assert all(found)
+    low, high = np.array([(each.low, each.high) for each in found if each]).T
+    rejected = np.array([test.p for test in tests]) < ALPHA
+    t_low, t_high = t_bounds(totals)
+    return Differences(
+        held=holds((low, high), truth),
+        width=float(100 * np.mean(high - low)),
+        disagreed=int(np.sum(rejected != ((low > 0) | (high < 0)))),
+        rejected=float(rejected.mean()),
+        equivalent=float(np.mean((low > -DELTA) & (high < DELTA))),
+        t_held=holds((t_low, t_high), truth),
+        t_width=float(100 * np.mean(t_high - t_low)),
+        many=float(np.mean(totals.non_zero >= 15)),
+    )
 
 
-def measure_pages(cell: Cell, count: int, *, before: bool = True) -> PageShares:
-    """Simulate one cell. If ``before`` is false, the BCa method, which takes most of the time, is skipped."""
-    random = random_of(cell)
+def t_bounds(totals: PageTotals) -> Bounds:
+    """Return Student's interval with the CR2 variance."""
+    from scipy.special import stdtrit
+
+    degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
+    error = np.sqrt(squared_deviations(totals).sum(-1)) / totals.n
+    half = stdtrit(np.maximum(degrees, 1.0), 1 - ALPHA / 2) * error
+    return totals.mean - half, totals.mean + half
+
+
+class PageShares(NamedTuple):
+    """The results for one cell of the simulation "pages"."""
+
+    independent: float
+    rate: float
+    mean: float
+    difference: Differences
+    type_one: float
+    type_one_ranks: float
+
+
+def measure_pages(cell: Cell, count: int) -> PageShares:
+    """Simulate one cell."""
+    seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model)]
+    random = np.random.default_rng(seeds)
     sizes = page_sizes(cell.structure, cell.n)
 
     def draw(outcomes: Outcomes) -> PageTotals:
         return samples(outcomes, sizes, cell.icc, cell.model, count, random)
 
-    def bca(totals: PageTotals) -> Bounds | None:
-        return bca_bounds(totals, random) if before else None
-
-    def compared(totals: PageTotals, rejects: NDArray[np.bool_], *, hit: bool) -> tuple[Bounds | None, ...]:
-        both = padded(totals), difference_bounds(totals, hits=hit)
-        return bca(totals), *(beside_verdicts(each, totals, rejects) for each in both)
-
     rate, ranks = draw(hits(cell.p)), draw(reciprocal_ranks(cell.p))
-    equal = [paired(of(cell.p), of(cell.p)) for of in (hits, reciprocal_ranks)]
-    null, null_ranks = map(draw, equal)
+    null, null_ranks = (draw(paired(of(cell.p), of(cell.p))) for of in (hits, reciprocal_ranks))
     worse = paired(hits(cell.p), hits(cell.p - DELTA))
-    lost = draw(worse)
-    rejects, rejects_ranks = rejected(null), rejected(null_ranks)
-    differences = compared(lost, rejected(lost), hit=True)
-    no_differences = compared(null_ranks, rejects_ranks, hit=False)
+    bounds = mean_bounds(rate, rate=True), mean_bounds(ranks, rate=False)
+    assert all(bounds)
     return PageShares(
-        rate=(
-            holds(wilson_bounds(rate.mean, rate.n), cell.p),
-            holds(mean_bounds(rate, rate=True), cell.p),
-        ),
-        mean=tuple(
-            holds(each, reciprocal_ranks(cell.p).mean)
-            for each in (bca(ranks), mean_bounds(ranks, rate=False))
-        ),
-        difference=tuple(holds(each, worse.mean) for each in differences),
-        mean_difference=tuple(holds(each, 0.0) for each in no_differences),
-        type_one=(float(rejects.mean()), float(rejects_ranks.mean())),
-        equivalent=tuple(within(each, DELTA) for each in differences),
-        width=tuple(map(width, differences)),
-        mean_width=tuple(map(width, no_differences)),
+        independent=holds(wilson_bounds(rate.mean, rate.n), cell.p),
+        rate=holds(bounds[0], cell.p) if bounds[0] else 0.0,
+        mean=holds(bounds[1], reciprocal_ranks(cell.p).mean) if bounds[1] else 0.0,
+        difference=measure_differences(draw(worse), worse.mean),
+        type_one=rejected(null),
+        type_one_ranks=rejected(null_ranks),
     )
 
 
-def type_one_again(cell: Cell, which: int, count: int) -> float:
-    """Simulate ``count`` new samples of a cell, and return the type I error rate of the test.
+def rejected(totals: PageTotals) -> float:
+    """Return the share of the samples in which the test rejects that both systems are equally good."""
+    return float(np.mean([FlipTest(each, draws=DRAWS).p < ALPHA for each in each_sample(totals)]))
 
-    The test compares hits if ``which`` is 0, and reciprocal ranks if ``which`` is 1.
-    """
-    of = (hits, reciprocal_ranks)[which](cell.p)
-    sizes = page_sizes(cell.structure, cell.n)
-    null = samples(paired(of, of), sizes, cell.icc, cell.model, count, random_of(cell, which, 1))
-    return float(rejected(null).mean())
+
+def pages_table(count: int, numbers: Sequence[int]) -> None:
+    """Print one row per cell of the simulation "pages"."""
+    found: list[PageShares] = []
+
+    def rows() -> Iterable[Sequence[str]]:
+        for structure in STRUCTURES:
+            for n in numbers:
+                for icc, model, name in CLUSTERINGS:
+                    for p in RATES:
+                        shares = measure_pages(Cell(structure, n, icc, model, p), count)
+                        found.append(shares)
+                        lost, *type_one = shares[3:]
+                        figures = (*shares[:3], lost.held, lost.width, lost.t_held, lost.t_width, lost.many)
+                        rates = (*type_one, lost.equivalent)
+                        yield (
+                            structure,
+                            str(n),
+                            name,
+                            f"{p:g}",
+                            *map(short, (*figures, *rates)),
+                            str(lost.disagreed),
+                        )
+
+    columns = "independent, rate, mean, -5 held, width, t held, t width, 15 differ, type I hits"
+    columns = f"pages of, n, ICC, p, {columns}, type I ranks, equivalent, disagree"
+    table(columns.split(", "), rows())
+    covers = [each.difference.held for each in found]
+    widths = [each.difference.width for each in found]
+    print(f"\nleast coverage {min(covers):.3f}; {sum(held < 0.93 for held in covers)} cells below .93; ")
+    print(f"mean width {np.mean(widths):.1f}")
+
+
+def power_tables(count: int, _numbers: Sequence[int]) -> None:
+    """Print the power of the test if every page of the corpus is asked, and of the planned differences."""
+    sizes = np.array([13] * 28 + [12] * 3)
+    rows = []
+    for icc in (0.0, 0.05, 0.1):
+        shares = []
+        for gain in (0.0, 0.05, 0.08, 0.12):
+            outcomes = differing(0.2, gain)
+            random = np.random.default_rng([31, int(100 * icc), int(100 * gain)])
+            drawn = each_sample(samples(outcomes, sizes, icc, "rates", count, random))
+            tests = [FlipTest(each, asked=1.0) for each in drawn]
+            shares.append(float(np.mean([test.p < ALPHA and test.mean > 0 for test in tests])))
+        rows.append((f"{icc:g}", *map(short, shares)))
+    table(("ICC", "better at 0", "+5", "+8", "+12"), rows)
+    print("\nPower for the difference that `branchrank power` calls detectable with 80% power\n")
+    table(
+        ("pages of", "ICC", "disagreement", "detectable, independent", "power", "detectable", "power"),
+        (
+            (structure, name, f"{disagreement:g}", *delivered(structure, icc, model, disagreement, count))
+            for structure in PLANNED
+            for icc, model, name in (*CLUSTERINGS[:1], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
+            for disagreement in (0.2, 0.4)
+        ),
+    )
+
+
+def differing(share: float, gain: float) -> Outcomes:
+    """Return the distribution of differences of hits, of which ``share`` are not 0 and the mean is ``gain``."""
+    won = (share + gain) / 2
+    return Outcomes(np.array([1.0, 0.0, -1.0]), np.array([won, 1 - share, share - won]))
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
@@ -384,86 +356,10 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
         if made.detectable is None:
             cells += ["none", ""]
             continue
-        share = (disagreement + made.detectable) / 2
-        outcomes = Outcomes(
-            np.array([1.0, 0.0, -1.0]), np.array([share, 1 - disagreement, disagreement - share])
-        )
-        found = float(rejected(samples(outcomes, sizes, icc, model, count, random)).mean())
+        drawn = samples(differing(disagreement, made.detectable), sizes, icc, model, count, random)
+        found = rejected(drawn)
         cells += [f"{made.detectable:.3f}", short(found)]
     return tuple(cells)
-
-
-def shares_table(found: dict[tuple[str, int, str], list[PageShares]], name: str) -> None:
-    """Print the table for one field of :class:`PageShares`, with a column for each ``p``."""
-    join = ", " if name == "type_one" else " → "
-    table(
-        ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
-        (
-            (
-                structure,
-                str(n),
-                str(len(page_sizes(structure, n))),
-                clustering,
-                *(join.join(map(short, getattr(shares, name))) for shares in cells),
-            )
-            for (structure, n, clustering), cells in found.items()
-        ),
-    )
-
-
-def summarize(found: dict[tuple[str, int, str], list[PageShares]], count: int) -> None:
-    """Print the worst results, and repeat the simulation of each cell whose test rejects too often."""
-    now = [shares for cells in found.values() for shares in cells]
-    coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
-    models = {name: (icc, model) for icc, model, name in CLUSTERINGS}
-    again = [
-        type_one_again(Cell(structure, n, *models[name], p), which, 10 * count)
-        for (structure, n, name), cells in found.items()
-        for p, shares in zip(RATES, cells, strict=True)
-        for which in (0, 1)
-        if shares.type_one[which] > ALPHA
-    ]
-    print(
-        f"\nIn the tables above, the lowest coverage of BranchRank's intervals is "
-        f"{short(min(coverage))}, the highest type I error rate of its tests is "
-        f"{short(max(share for s in now for share in s.type_one))}, and the highest share of "
-        f"false equivalence verdicts is {short(max(s.equivalent[-1] for s in now))}. "
-        f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."
-    )
-    if again:
-        error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
-        print(
-            f"\nIn the tables above, {len(again)} tests found a significant difference in more than 5% of "
-            f"the samples that were drawn with no true difference. On {10 * count:,} new samples for each of "
-            f"these tests, the share of significant results is between {min(again):.4f} and "
-            f"{max(again):.4f}, and {np.mean(again):.4f} on average. Each share has a 95% margin of error of "
-            f"about {error:.4f}."
-        )
-
-
-def pages_tables(count: int, numbers: Sequence[int]) -> None:
-    """Print the tables for questions on the same pages."""
-    found: dict[tuple[str, int, str], list[PageShares]] = {}
-    for structure in STRUCTURES:
-        for n in numbers:
-            for icc, model, name in CLUSTERINGS:
-                cells = [Cell(structure, n, icc, model, p) for p in RATES]
-                found[structure, n, name] = [measure_pages(cell, count) for cell in cells]
-    print(f"{count:,} samples per cell; in each cell: the results of the methods in the order of the title\n")
-    for title, name in TABLES:
-        print(f"\n### {title}\n")
-        shares_table(found, name)
-    summarize(found, count)
-    print("\n### Power for the difference that `branchrank power` calls detectable with 80% power\n")
-    table(
-        ("pages of", "ICC", "disagreement", "detectable before", "power", "detectable now", "power"),
-        (
-            (structure, name, f"{disagreement:g}", *delivered(structure, icc, model, disagreement, count))
-            for structure in PLANNED
-            for icc, model, name in (*CLUSTERINGS[:1], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
-            for disagreement in (0.2, 0.4)
-        ),
-    )
 
 
 QUERIES = (20, 50, 300)
@@ -516,74 +412,36 @@ def true_difference(kind: Kind) -> float:
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 
 
-class GradedShares(NamedTuple):
-    """The results for one combination of parameters.
-
-    Each pair contains the result for the padded interval and the result for BranchRank's interval.
-    """
-
-    held: tuple[float, ...]
-    width: tuple[float, ...]
-    disagreed: tuple[float, ...]
-    rejected: float
-
-
-def measure_graded(kind: Kind, queries: int, count: int, *, equal: bool) -> GradedShares:
-    """Simulate one row of the table."""
-    drawn = graded_differences(kind, queries, count, equal=equal)
-    totals = PageTotals(
-        sums=drawn,
-        squares=(drawn**2).sum(-1),
-        non_zero=np.count_nonzero(drawn, axis=-1).astype(np.float64),
-        sizes=np.ones(queries),
-    )
-    rejects = rejected(totals)
-    truth = 0.0 if equal else true_difference(kind)
-    found = padded(totals), difference_bounds(totals, hits=False)
-    return GradedShares(
-        held=tuple(holds(beside_verdicts(each, totals, rejects), truth) for each in found),
-        width=tuple(map(width, found)),
-        disagreed=tuple(
-            float(np.mean(((each[0] > 0) | (each[1] < 0)) != rejects)) for each in found if each is not None
-        ),
-        rejected=float(rejects.mean()),
-    )
-
-
 def graded_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for AP and nDCG."""
-    cells = "in each cell: the padded interval → BranchRank's interval"
-    print(f"{count:,} samples per cell; {cells}; widths in points\n")
-    rows, least = [], 1.0
+    rows = []
     for name, kind in KINDS.items():
         for queries in QUERIES:
             for equal in (True, False):
-                found = measure_graded(kind, queries, count, equal=equal)
-                least = min(least, found.held[-1])
-                rows.append(
-                    (
-                        name,
-                        str(queries),
-                        "0" if equal else f"{100 * true_difference(kind):.1f}",
-                        *(" → ".join(map(short, each)) for each in found[:3]),
-                        short(found.rejected),
-                    )
+                drawn = graded_differences(kind, queries, count, equal=equal)
+                totals = PageTotals(
+                    sums=drawn,
+                    squares=(drawn**2).sum(-1),
+                    non_zero=np.count_nonzero(drawn, axis=-1).astype(np.float64),
+                    sizes=np.ones(queries),
                 )
-    table(("measure", "n", "difference", "coverage", "width", "interval against test", "rejected"), rows)
-    print(f"\nThe lowest coverage of BranchRank's intervals in this table is {short(least)}.")
+                truth = 0.0 if equal else true_difference(kind)
+                found = measure_differences(totals, truth)
+                figures = map(short, (found.held, found.width, found.t_held, found.t_width, found.rejected))
+                rows.append((name, str(queries), f"{100 * truth:.1f}", *figures, str(found.disagreed)))
+    columns = ("measure", "n", "difference", "coverage", "width", "t coverage", "t width", "rejected")
+    table((*columns, "disagree"), rows)
 
 
 SHARE = 0.05
 WIN = SHARE / (1 - SHARE)
 SLOPE, CENTER = 0.11, 19 / 3
 EXTREME = {1: 0.5, 2: 0.25, 5: 0.15, 15: 0.1}
-OPTIONS = CompareOptions(draws=1_999)
-CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
+SKEWED: tuple[tuple[str, str, Sequence[int]], ...] = (
     ("lost pages, hits", "30 of 5", [5] * 30),
     ("lost pages, hits", "30 of 10", [10] * 30),
     ("lost pages, hits", "25, Zipf", ZIPF),
     ("lost pages, hits", "100 of 3", [3] * 100),
-    ("lost pages, graded", "6 of 5", [5] * 6),
     ("lost pages, graded", "10 of 5", [5] * 10),
     ("lost pages, graded", "20 of 5", [5] * 20),
     ("lost pages, graded", "30 of 5", [5] * 30),
@@ -591,7 +449,6 @@ CELLS: tuple[tuple[str, str, Sequence[int]], ...] = (
     ("by size, hits", "20", [0] * 20),
     ("by size, extreme", "20", [0] * 20),
     ("ties", "30 of 5", [5] * 30),
-    ("ties", "30 of 10", [10] * 30),
     ("ties", "45 of 3", [3] * 45),
     ("ties", "100 of 3", [3] * 100),
     ("ties", "200 of 2", [2] * 200),
@@ -610,63 +467,158 @@ def skewed_differences(kind: str, sizes: Sequence[int], random: np.random.Genera
             -(random.random(15) < 0.6).astype(float) if size == 15 else (random.random(size) < won) * 1.0
             for size in drawn
         ]
-    pages = []
-    for size in sizes:
-        if random.random() < SHARE:
-            pages.append(np.full(size, -1.0))
-        elif kind == "ties":
-            pages.append(np.zeros(size))
-        elif kind == "lost pages, hits":
-            pages.append((random.random(size) < WIN).astype(float))
-        else:
-            pages.append(np.round(WIN * random.uniform(0.5, 1.5, size), 4))
-    return pages
+    lost = random.random(len(sizes)) < SHARE
+    if kind == "lost pages, graded":
+        rest = [np.round(WIN * random.uniform(0.5, 1.5, size), 4) for size in sizes]
+    else:
+        rest = [(random.random(size) < (0 if kind == "ties" else WIN)) * 1.0 for size in sizes]
+    return [np.full(len(page), -1.0) if gone else page for gone, page in zip(lost, rest, strict=True)]
 
 
-def compared(pages: Sequence[Floats]) -> Comparison:
+def compared(pages: Sequence[Floats], corpus: int) -> Comparison:
     """Compare two systems whose scores differ by ``pages``."""
     gaps = {f"{place} {n}": gap for place, page in enumerate(pages) for n, gap in enumerate(page)}
-    scores = {"a": {key: max(-gap, 0.0) for key, gap in gaps.items()}}
-    scores["b"] = {key: max(gap, 0.0) for key, gap in gaps.items()}
-    clusters = {key: key.split()[0] for key in gaps}
-    return compare_pairs([("a", "b")], scores, clusters, measure="hit@1", options=OPTIONS)[0]
+    # Ties that are no hits spare the time for the planning figures of hits.
+    scores = {"a": {key: max(-gap, 0.0) if gap else 0.5 for key, gap in gaps.items()}}
+    scores["b"] = {key: max(gap, 0.0) if gap else 0.5 for key, gap in gaps.items()}
+    places = {key: key.split()[0] for key in gaps}
+    stratum = Stratum(scores=scores, pages=places)
+    options = CompareOptions(draws=DRAWS, documents=corpus)
+    return compare_strata([stratum], [("a", "b")], measure="hit@1", options=options)[0]
 
 
-def skewed_row(kind: str, name: str, sizes: Sequence[int], count: int) -> tuple[str, ...]:
-    """Simulate one cell, and return its row of the table."""
-    random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
-    found = [compared(skewed_differences(kind, sizes, random)) for _ in range(count)]
-    truth = -SHARE if kind == "ties" else 0.0
-    held = [each.ci_low <= truth <= each.ci_high for each in found if None not in (each.ci_low, each.ci_high)]
-    coverage = short(float(np.mean(held))) if held else "no interval"
-    if kind == "ties":
-        inside = [
-            each.p_adjusted >= 0.05
-            and each.ci_low is not None
-            and -each.delta < each.ci_low
-            and each.ci_high < each.delta
-            for each in found
-        ]
-        now = [each.verdict == "equivalent within delta" for each in found]
-        return kind, name, "equivalent", short(np.mean(inside)), short(np.mean(now)), coverage
-    before = [each.p_adjusted < 0.05 and each.difference > 0 for each in found]
-    now = [each.verdict == "better" for each in found]
-    return kind, name, "better", short(np.mean(before)), short(np.mean(now)), coverage
+def share_of(found: Sequence[Comparison], condition: Callable[[Comparison], bool]) -> str:
+    return short(float(np.mean([condition(each) for each in found])))
+
+
+def held_of(found: Sequence[Comparison], truth: float) -> str:
+    """Return the coverage of the intervals, as a table cell."""
+    return share_of(found, lambda each: (each.ci_low or 0) <= truth <= (each.ci_high or 0))
+
+
+def better(each: Comparison) -> bool:
+    return each.verdict == "better"
+
+
+def unquestioned(each: Comparison) -> bool:
+    """Whether the verdict is ``better`` without a caution."""
+    return each.verdict == "better" and not each.more_pages
+
+
+def equivalent(each: Comparison) -> bool:
+    return each.verdict == "equivalent within delta"
+
+
+def passes(each: Comparison) -> bool:
+    return gate(each, each.delta).outcome == "pass"
+
+
+def above_delta(each: Comparison) -> bool:
+    return each.ci_low is not None and each.ci_low > -each.delta
 
 
 def skewed_table(count: int, _numbers: Sequence[int]) -> None:
-    """Print the table for skewed differences."""
-    table(
-        ("differences", "pages", "false verdict", "without the condition", "with it", "coverage"),
-        (skewed_row(*cell, count) for cell in CELLS),
+    """Print the table for differences that lost or large pages decide."""
+    rows = []
+    for kind, name, sizes in SKEWED:
+        random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
+        corpus = 10 * len(sizes)
+        found = [compared(skewed_differences(kind, sizes, random), corpus) for _ in range(count)]
+        if kind == "ties":
+            words = share_of(found, lambda each: above_delta(each) and (each.ci_high or 1) < each.delta)
+            rows.append(
+                (kind, name, "equivalent", words, share_of(found, equivalent), held_of(found, -SHARE))
+            )
+        else:
+            words = share_of(found, better)
+            rows.append((kind, name, "better", words, share_of(found, unquestioned), held_of(found, 0.0)))
+    table(("differences", "pages", "verdict", "false", "false without a caution", "coverage"), rows)
+
+
+#: The pages of a corpus, and how many of them have questions.
+ASKED = ((31, 16), (172, 17), (332, 33), (3_000, 300), (172, 86))
+
+
+def corpus_sample(
+    corpus: int, asked: int, lost: float, outcomes: Outcomes, random: np.random.Generator
+) -> Comparison:
+    """Draw 400 questions about ``asked`` pages of a corpus in which the share ``lost`` of pages is lost."""
+    gone = random.permutation(corpus)[:asked] < round(lost * corpus)
+    sizes = np.diff(np.linspace(0, 400, asked + 1).round().astype(int))
+    drawn = [random.choice(outcomes.values, size, p=outcomes.chances) for size in sizes]
+    return compared(
+        [np.full(len(page), -1.0) if lose else page for lose, page in zip(gone, drawn, strict=True)], corpus
     )
 
 
+def unasked_tables(count: int, _numbers: Sequence[int]) -> None:
+    """Print the tables for pages of a corpus without a question."""
+    gains, losses, ties = [], [], Outcomes(np.array([0.0]), np.array([1.0]))
+    for corpus, asked in ASKED:
+        random = np.random.default_rng([corpus, asked])
+        row = [str(corpus), str(asked)]
+        for gain in (0.05, 0.08, 0.12):
+            found = [corpus_sample(corpus, asked, 0, differing(0.2, gain), random) for _ in range(count)]
+            winners = [each for each in found if better(each)]
+            row += [share_of(found, better), share_of(winners, lambda each: each.more_pages > 0)]
+        gains.append(row)
+        row = [str(corpus), str(asked)]
+        for lost in (0.05, 0.1):
+            win = round(lost * corpus) / (corpus - round(lost * corpus))
+            outcomes = differing(win, win)
+            found = [corpus_sample(corpus, asked, lost, outcomes, random) for _ in range(count)]
+            row += [share_of(found, better), share_of(found, unquestioned)]
+        found = [corpus_sample(corpus, asked, SHARE, ties, random) for _ in range(count)]
+        loss = round(SHARE * corpus) / corpus
+        found = [each for each in found if loss >= each.delta] or found
+        losses.append([*row, *(share_of(found, of) for of in (equivalent, above_delta, passes))])
+    headings = ("+5 better", "caution", "+8 better", "caution", "+12 better", "caution")
+    table(("pages", "asked", *headings), gains)
+    print()
+    headings = (
+        "better, 5% lost",
+        "no caution",
+        "better, 10% lost",
+        "no caution",
+        "equivalent",
+        "low > -delta",
+    )
+    table(("pages", "asked", *headings, "gate passes"), losses)
+
+
+def topics_table(count: int, _numbers: Sequence[int]) -> None:
+    """Print the type I error rate for topics over several pages."""
+    rows = []
+    for pages_each in (2, 3, 4):
+        for questions in (2, 4):
+            random = np.random.default_rng([pages_each, questions])
+            size = pages_each * questions
+            names = [[str(n // by) for n in range(60 * size)] for by in (questions, size)]
+            rejections = np.zeros(2)
+            for _ in range(count):
+                whole = random.random((60, 1)) < 0.5
+                shared, own = (
+                    random.choice([1.0, -1.0, 0.0], (60, each), p=[0.2, 0.2, 0.6]) for each in (1, size)
+                )
+                values = np.where(whole, shared, own).ravel()
+                tests = [FlipTest(page_totals(values, clusters)) for clusters in names]
+                rejections += [test.p < ALPHA for test in tests]
+            rows.append((str(pages_each), str(questions), *map(short, rejections / count)))
+    table(("pages of a topic", "questions of a page", "pages as clusters", "topics as clusters"), rows)
+
+
 def main() -> None:
-    tables = {"pages": pages_tables, "graded": graded_table, "skewed": skewed_table}
+    tables = {
+        "pages": pages_table,
+        "graded": graded_table,
+        "power": power_tables,
+        "skewed": skewed_table,
+        "unasked": unasked_tables,
+        "topics": topics_table,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("simulation", choices=tables, nargs="?", default="pages")
-    parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
+    parser.add_argument("--samples", type=int, default=500, help="samples per cell (default 500)")
     parser.add_argument("--questions", type=int, nargs="+", default=NUMBERS, help="default 50 100 160")
     arguments = parser.parse_args()
     tables[arguments.simulation](arguments.samples, arguments.questions)

@@ -6,6 +6,8 @@ from math import ceil
 from statistics import NormalDist
 from typing import Literal
 
+from msgspec.structs import replace
+
 from branchrank.core.records import Options, Record
 from branchrank.scoring import power
 from branchrank.scoring.significance import DRAWS
@@ -92,7 +94,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     #: ``worse``, or that they hide a difference of delta. 0 if there is nothing to exclude.
     more_pages: int = 0
     #: The bounds of the mean over the corpus, if as many pages without a question are lost by one of the
-    #: systems as a chance of alpha / 2 allows. ``None`` without a corpus.
+    #: systems as a chance of alpha / 2 allows. ``None`` without a corpus, or if every page has a question.
     corpus_low: float | None = None
     corpus_high: float | None = None
     family: int
@@ -214,11 +216,11 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         outcome, why = "undecided", "the gold is on too few pages to compute an interval"
     elif high < -delta:
         outcome, why = "fail", "the upper bound is below -delta"
-    elif low > -delta and (comparison.corpus_low is None or comparison.corpus_low > -delta):
+    elif replace(comparison, delta=delta).excludes_loss:
         outcome, why = "pass", "the lower bound is above -delta"
     elif low > -delta:
-        outcome = "undecided"
-        why = f"the {comparison.documents - comparison.clusters} pages without a question could hide a loss"
+        hidden = "texts without a place" if comparison.unplaced else "the pages without a question"
+        outcome, why = "undecided", f"{hidden} could hide a loss as large as delta"
     elif comparison.differing == 0:
         outcome = "undecided"
         why = (

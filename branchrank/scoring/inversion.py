@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.scoring.clustering import (
     LEAST_PAGES,
@@ -50,13 +51,14 @@ from branchrank.scoring.significance import (
     random_halves,
 )
 
-#: The intraclass correlation that is assumed for the differences on a page, if no page of the corpus has
-#: questions.
+#: The intraclass correlation that is assumed for the differences on a page, if the corpus is unknown.
 ASSUMED_ICC_OF_DIFFERENCES = 0.4
 #: The most additions with which a distribution is computed exactly.
 MOST_STEPS = 500_000_000
-#: The number of bisection steps, enough to compute a bound in double precision.
-HALVINGS = 55
+#: The number of bisection steps, for a bound that is exact to 8 digits.
+HALVINGS = 27
+#: The share of alpha that halves may have together to be left out of a bound.
+NEGLIGIBLE = 1e-9
 
 
 def difference_interval(
@@ -77,82 +79,88 @@ def difference_interval(
 class FlipTest:
     """The sign-flip test of a sample of differences, and its inversion.
 
-    ``totals`` are the page totals of the differences. ``asked`` is the share of the corpus's pages that have
-    questions, or 0 if the corpus is unknown. ``hits`` is true if all differences are -1, 0 or 1. ``weighted``
-    is true if the sums and sizes of the pages are not counts (several datasets).
+    ``totals`` are the page totals of the differences. If the sizes of the pages are not counts (several
+    datasets), the sizes of the pages whose sum is 0 are drawn too. ``asked`` is the share of the corpus's
+    pages that have questions, or 0 if the corpus is unknown.
     """
 
     def __init__(self, totals: PageTotals, *, asked: float = 0.0, seed: int = 0, draws: int = DRAWS) -> None:
         self._totals, self._asked = totals, asked
-        self.mean = float(totals.mean)
-        self._moving = np.abs(totals.sums) >= ROUNDING
         self._tolerance = ROUNDING * float(np.abs(totals.sums).sum())
+        mean = float(totals.mean)
+        self.mean = 0.0 if abs(mean) * totals.n <= self._tolerance else mean
+        moving = np.abs(totals.sums) >= ROUNDING
+        self._tied = totals.sizes[~moving]
         self._seed, self._draws = seed, draws
         self.test = "sign-flip, exact"
         #: The probability of an unseen half, if halves are drawn.
         self._least = 0.0
-        self._sums, self._sizes, self._chances = self._halves()
+        self._sums, self._sizes, self._chances = self._halves(
+            np.stack([totals.sums[moving], totals.sizes[moving]], axis=1)
+        )
 
-    def _halves(self) -> tuple[Floats, Floats, Floats]:
-        """Return the sum, the questions and the probability of each random half of the pages that move."""
-        pages = np.stack([self._totals.sums[self._moving], self._totals.sizes[self._moving]], axis=1)
-        rows, columns = (np.rint(np.abs(pages)).sum(0) + 1).astype(int).tolist()
-        if np.array_equal(pages, np.rint(pages)) and rows * columns * len(pages) <= MOST_STEPS:
-            return _distribution(pages.astype(np.int64), rows, columns)
+    def _halves(self, pages: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the sum, the questions and the probability of each random half of ``pages`` (m, 2)."""
+        counted = np.array_equal(self._tied, np.rint(self._tied))
+        if counted and np.array_equal(pages, np.rint(pages)):
+            distribution = _distribution(pages.astype(np.int64))
+            if distribution is not None:
+                return distribution
         if len(pages) <= EXACT_CLUSTERS:
-            halves = all_halves(pages)
-            return halves[:, 0], halves[:, 1], np.full(len(halves), 1 / len(halves))
-        self.test = f"sign-flip, {self._draws:,} draws"
-        self._least = 1 / (self._draws + 1)
-        halves = random_halves(pages, self._seed, self._draws)
-        halves = np.concatenate([halves, pages.sum(0) - halves])
-        return halves[:, 0], halves[:, 1], np.full(len(halves), self._least / 2)
+            halves, chance = all_halves(pages), 0.5 ** len(pages)
+        else:
+            self.test = f"sign-flip, {self._draws:,} draws"
+            self._least = 1 / (self._draws + 1)
+            halves, chance = random_halves(pages, self._seed, self._draws), self._least / 2
+            halves = np.concatenate([halves, pages.sum(0) - halves])
+        if not counted:
+            copies = -(-self._draws // len(halves))
+            halves, chance = np.tile(halves, (copies, 1)), chance / copies
+            halves[:, 1] += random_halves(self._tied, self._seed + 1, len(halves))
+            self._tied = self._tied[:0]
+        return halves[:, 0], halves[:, 1], np.full(len(halves), chance)
 
     @cached_property
     def _ties(self) -> Floats:
-        """The probability that at most k questions of the pages whose sum is 0 are in a half, for each k."""
-        sizes = np.rint(self._totals.sizes[~self._moving]).astype(int)
-        chance = np.zeros(int(sizes.sum()) + 1)
-        chance[0] = 1.0
-        for size in sizes.tolist():
-            chance[size:] = (chance[size:] + chance[: len(chance) - size]) / 2 + 0.0
-            chance[:size] /= 2
-        return np.cumsum(chance)
+        """The probability that a half has fewer than k questions of the pages whose sum is 0, for each k."""
+        chance = np.ones(1)
+        for size, count in zip(*np.unique(self._tied.astype(int), return_counts=True), strict=True):
+            pages = np.zeros(size * count + 1)
+            pages[::size] = _binomial(int(count))
+            chance = np.convolve(chance, pages)
+        return np.concatenate([[0.0], chance.cumsum()])
 
     @cached_property
     def p(self) -> float:
         """The p-value of the hypothesis that the true difference is 0."""
-        if abs(self.mean) * self._totals.n <= self._tolerance:
+        if self.mean == 0:
             return 1.0
-        return min(1.0, self._beyond(0.0, 1.0 if self.mean < 0 else -1.0))
-
-    def _beyond(self, theta: float, side: float) -> float:
-        """Return the probability that the mean of either half is at least ``theta`` (at most, if side is -1).
-
-        ``theta`` must be on the given side of the mean.
-        """
-        theta *= side
-        left = side * self._sums - theta * self._sizes + self._tolerance / 2
-        ties = self._ties
-        if theta == 0:
-            chance = (left >= 0).astype(float)
-        else:
-            most = np.floor(left / theta) if theta > 0 else len(ties) - 1 - np.ceil(left / theta)
-            chance = np.where(most < 0, 0.0, ties[np.clip(most, 0, len(ties) - 1).astype(int)])
-        return self._least + 2 * float(self._chances @ chance)
+        left = self._sums if self.mean < 0 else -self._sums
+        return min(1.0, self._least + 2 * float(self._chances[left >= -self._tolerance / 2].sum()))
 
     def flip_bound(self, alpha: float, side: float) -> float:
         """Return the largest (side 1) or smallest (side -1) difference that the sign-flip test accepts."""
-        if self._beyond(side, side) >= alpha:
+        likely = self._chances > alpha * NEGLIGIBLE / len(self._chances)
+        sums, sizes, chances = side * self._sums[likely], self._sizes[likely], self._chances[likely]
+        ties, left = self._ties, sums + self._tolerance / 2
+
+        def accepted(theta: float) -> bool:
+            """Whether the mean of a half is at least ``side * theta`` often enough."""
+            most = (left - theta * sizes) / theta
+            if theta < 0:
+                most = len(ties) - 2 - most
+            fewer = np.floor(most).clip(-1, len(ties) - 2).astype(np.int32)
+            return self._least + 2 * float(chances @ ties[fewer + 1]) >= alpha
+
+        inside, outside = side * self.mean, 1.0
+        if inside >= 1 or accepted(outside):
             return side
-        inside, outside = self.mean, side
+        if inside < 0:
+            inside, outside = (0.0, outside) if self.p >= alpha else (inside, 0.0)
         for _ in range(HALVINGS):
             middle = (inside + outside) / 2
-            if self._beyond(middle, side) >= alpha:
-                inside = middle
-            else:
-                outside = middle
-        return inside
+            inside, outside = (middle, outside) if accepted(middle) else (inside, middle)
+        return side * inside
 
     def interval(self, alpha: float) -> Interval | None:
         """Return the interval at the level 1 - ``alpha``, or ``None`` for fewer than five effective pages."""
@@ -198,19 +206,38 @@ class FlipTest:
         return float(stdtrit(max(float(degrees), 1.0), 1 - alpha / 2) * error)
 
 
-def _distribution(pages: np.ndarray, rows: int, columns: int) -> tuple[Floats, Floats, Floats]:
-    """Return the distribution of (sum, questions) of a random half, for pages (m, 2) of whole numbers."""
-    lowest = int(pages[:, 0].clip(max=0).sum())
-    chance = np.zeros((rows, columns))
-    chance[-lowest, 0] = 1.0
-    for total, size in pages.tolist():
-        moved = np.zeros_like(chance)
-        target, source = (
-            (slice(total, None), slice(None, -total))
-            if total > 0
-            else (slice(None, total), slice(-total, None))
-        )
-        moved[target, size:] = chance[source, : columns - size]
-        chance = (chance + moved) / 2
-    sums, sizes = np.nonzero(chance)
-    return (sums + lowest).astype(float), sizes.astype(float), chance[sums, sizes]
+def _binomial(n: int) -> Floats:
+    """Return P(Bin(n, 1/2) = k) for k in 0..n."""
+    from scipy.special import gammaln
+
+    k = np.arange(n + 1)
+    return np.asarray(np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2)))
+
+
+def _distribution(pages: NDArray[np.int64]) -> tuple[Floats, Floats, Floats] | None:
+    """Return the distribution of (sum, questions) of a random half, for ``pages`` (m, 2) of whole numbers.
+
+    Pages of one question that is won or lost are added as two binomial distributions, and the others one by
+    one. Returns ``None`` if this takes too many steps.
+    """
+    single = pages[:, 1] == 1
+    won, lost = int((pages[single, 0] == 1).sum()), int((pages[single, 0] == -1).sum())
+    others = pages[~single]
+    others = others[np.argsort(others[:, 1], kind="stable")]
+    lows = np.concatenate([[-lost], others[:, 0].clip(max=0)]).cumsum()
+    highs = np.concatenate([[won], others[:, 0].clip(min=0)]).cumsum()
+    sizes = np.concatenate([[won + lost], others[:, 1]]).cumsum()
+    if ((highs - lows + 1.0) * (sizes + 1)).sum() > MOST_STEPS:
+        return None
+    chance = np.zeros((won + lost + 1, won + lost + 1))
+    wins, losses = np.arange(won + 1)[:, None], np.arange(lost + 1)
+    chance[lost + wins - losses, wins + losses] = _binomial(won)[:, None] * _binomial(lost)
+    for total, size in others.tolist():
+        rows, columns = chance.shape
+        grown = np.zeros((rows + abs(total), columns + size))
+        start = max(-total, 0)
+        grown[start : start + rows, :columns] = chance / 2
+        grown[start + total : start + total + rows, size:] += chance / 2
+        chance = grown
+    sums, questions = np.nonzero(chance)
+    return (sums + lows[-1]).astype(float), questions.astype(float), chance[sums, questions]

@@ -312,8 +312,8 @@ def _comparison(
 
 
 def _unasked(tested: _Tested, options: CompareOptions, rejected: bool) -> dict[str, Any]:
-    """Return what the pages of the corpus without a question could change, if the corpus is known."""
-    if not options.documents or tested.by_dataset:
+    """Return what the pages of the corpus without a question could change, if there are such pages."""
+    if tested.by_dataset or len(set(tested.pages)) >= options.documents:
         return {}
     sides = [
         asked_pages(page_totals(sign * tested.differences, tested.pages), options.documents)
