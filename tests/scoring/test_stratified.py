@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from branchrank.scoring.comparison import CompareOptions
 from branchrank.scoring.intervals import Interval
@@ -56,7 +58,8 @@ def test_the_interval_contains_0_unless_the_test_rejects_and_few_pages_have_none
     pages = [str(number % 30) for number in range(390)]
     gaps = [1] * 3 + [0] * 387
     found = compare(stratum("x", gaps, pages), stratum("y", gaps, pages))
-    assert (found.verdict, found.ci_low) == ("better", 0.0)
+    assert found.verdict == "better"
+    assert 0 < found.ci_low < found.difference < found.ci_high
     few = compare(stratum("x", [1] * 3 + [0] * 37, pages=["p"] * 40), stratum("y", [1, 0]))
     assert (few.ci_low, few.ci_high, few.verdict) == (None, None, "too few questions to tell")
 
@@ -72,6 +75,32 @@ def test_candidates_are_one_family():
     assert [each.family for each in three] == [3, 3, 3]
     assert three[0].p_adjusted == pytest.approx(3 * one.p)
     assert three[0].ci_high > one.ci_high
+
+
+GAPS = st.lists(st.tuples(st.sampled_from([-1, 0, 0, 0, 1]), st.integers(0, 12)), min_size=12, max_size=40)
+
+
+@given(GAPS, GAPS)
+def test_no_interval_contradicts_its_test(first, second):
+    parts = [[list(each) for each in zip(*gaps, strict=True)] for gaps in (first, second)]
+    found = compare(
+        *(
+            stratum(name, gaps, [str(p) for p in pages])
+            for name, (gaps, pages) in zip("xy", parts, strict=True)
+        ),
+        draws=499,
+    )
+    if found.ci_low is not None:
+        assert found.ci_low <= found.difference <= found.ci_high
+        assert (found.p < 0.05) == (not found.ci_low <= 0 <= found.ci_high)
+
+
+def test_ties_of_a_dataset_are_in_the_halves():
+    """With two equal datasets, the bounds are close to those of one dataset with all their questions."""
+    gaps = [1] * 14 + [-1] * 2 + [0] * 44
+    one, two = compare(stratum("x", gaps * 2)), compare(stratum("x", gaps), stratum("y", gaps), draws=20_000)
+    assert two.p == pytest.approx(one.p, abs=1e-4)
+    assert (two.ci_low, two.ci_high) == pytest.approx((one.ci_low, one.ci_high), abs=0.01)
 
 
 @pytest.mark.full
