@@ -324,42 +324,34 @@ def power_tables(count: int, _numbers: Sequence[int]) -> None:
         rows.append((f"{icc:g}", *map(short, shares)))
     table(("ICC", "better at 0", "+5", "+8", "+12"), rows)
     print("\nPower for the difference that `branchrank power` calls detectable with 80% power\n")
+    models = (CLUSTERINGS[0], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
+    plans = ((structure, *model, share) for structure in PLANNED for model in models for share in (0.2, 0.4))
     table(
-        ("pages of", "ICC", "disagreement", "detectable, independent", "power", "detectable", "power"),
+        ("pages of", "ICC", "disagreement", "detectable", "power"),
         (
-            (structure, name, f"{disagreement:g}", *delivered(structure, icc, model, disagreement, count))
-            for structure in PLANNED
-            for icc, model, name in (*CLUSTERINGS[:1], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
-            for disagreement in (0.2, 0.4)
+            (structure, name, f"{share:g}", *delivered(structure, icc, model, share, count))
+            for structure, icc, model, name, share in plans
         ),
     )
 
 
 def differing(share: float, gain: float) -> Outcomes:
-    """Return the distribution of differences of hits, of which ``share`` are not 0 and the mean is ``gain``."""
+    """Return the distribution of differences of hits, of which ``share`` are not 0."""
     won = (share + gain) / 2
     return Outcomes(np.array([1.0, 0.0, -1.0]), np.array([won, 1 - share, share - won]))
 
 
-def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable difference and its simulated power for two plans, as table cells.
-
-    The first plan treats all questions as independent. The second plan takes into account that questions on
-    the same page are correlated.
-    """
+def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, str]:
+    """Return the difference that a plan calls detectable, and its simulated power."""
     sizes = np.array(PLANNED[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes), sizes.var() / sizes.mean() ** 2), icc=icc)
+    made = plan(n, disagreement=disagreement, pages=planned)
+    if made.detectable is None:
+        return "none", ""
     random = np.random.default_rng([n, int(100 * icc), int(100 * disagreement)])
-    cells = []
-    for made in (plan(n, disagreement=disagreement), plan(n, disagreement=disagreement, pages=planned)):
-        if made.detectable is None:
-            cells += ["none", ""]
-            continue
-        drawn = samples(differing(disagreement, made.detectable), sizes, icc, model, count, random)
-        found = rejected(drawn)
-        cells += [f"{made.detectable:.3f}", short(found)]
-    return tuple(cells)
+    drawn = samples(differing(disagreement, made.detectable), sizes, icc, model, count, random)
+    return f"{made.detectable:.3f}", short(rejected(drawn))
 
 
 QUERIES = (20, 50, 300)
@@ -412,25 +404,22 @@ def true_difference(kind: Kind) -> float:
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 
 
+def graded_row(name: str, queries: int, count: int, *, equal: bool) -> Sequence[str]:
+    """Simulate one cell of AP or nDCG."""
+    drawn = graded_differences(KINDS[name], queries, count, equal=equal)
+    squares, non_zero = (drawn**2).sum(-1), np.count_nonzero(drawn, axis=-1).astype(np.float64)
+    totals = PageTotals(sums=drawn, squares=squares, non_zero=non_zero, sizes=np.ones(queries))
+    truth = 0.0 if equal else true_difference(KINDS[name])
+    found = measure_differences(totals, truth)
+    figures = map(short, (found.held, found.width, found.t_held, found.t_width, found.rejected))
+    return name, str(queries), f"{100 * truth:.1f}", *figures, str(found.disagreed)
+
+
 def graded_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for AP and nDCG."""
-    rows = []
-    for name, kind in KINDS.items():
-        for queries in QUERIES:
-            for equal in (True, False):
-                drawn = graded_differences(kind, queries, count, equal=equal)
-                totals = PageTotals(
-                    sums=drawn,
-                    squares=(drawn**2).sum(-1),
-                    non_zero=np.count_nonzero(drawn, axis=-1).astype(np.float64),
-                    sizes=np.ones(queries),
-                )
-                truth = 0.0 if equal else true_difference(kind)
-                found = measure_differences(totals, truth)
-                figures = map(short, (found.held, found.width, found.t_held, found.t_width, found.rejected))
-                rows.append((name, str(queries), f"{100 * truth:.1f}", *figures, str(found.disagreed)))
-    columns = ("measure", "n", "difference", "coverage", "width", "t coverage", "t width", "rejected")
-    table((*columns, "disagree"), rows)
+    headings = "measure, n, difference, coverage, width, t coverage, t width, rejected, disagree"
+    cells = ((name, n, equal) for name in KINDS for n in QUERIES for equal in (True, False))
+    table(headings.split(", "), (graded_row(name, n, count, equal=equal) for name, n, equal in cells))
 
 
 SHARE = 0.05
@@ -491,11 +480,6 @@ def share_of(found: Sequence[Comparison], condition: Callable[[Comparison], bool
     return short(float(np.mean([condition(each) for each in found])))
 
 
-def held_of(found: Sequence[Comparison], truth: float) -> str:
-    """Return the coverage of the intervals, as a table cell."""
-    return share_of(found, lambda each: (each.ci_low or 0) <= truth <= (each.ci_high or 0))
-
-
 def better(each: Comparison) -> bool:
     return each.verdict == "better"
 
@@ -517,22 +501,26 @@ def above_delta(each: Comparison) -> bool:
     return each.ci_low is not None and each.ci_low > -each.delta
 
 
+def within_delta(each: Comparison) -> bool:
+    return above_delta(each) and each.ci_high is not None and each.ci_high < each.delta
+
+
+def skewed_row(kind: str, name: str, sizes: Sequence[int], count: int) -> Sequence[str]:
+    """Simulate one cell. ``false`` is without the rule for pages that have no question."""
+    random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
+    drawn = (skewed_differences(kind, sizes, random) for _ in range(count))
+    found = [compared(each, 10 * len(sizes)) for each in drawn]
+    truth = -SHARE if kind == "ties" else 0.0
+    before, now = (within_delta, equivalent) if kind == "ties" else (better, unquestioned)
+    held = share_of(found, lambda each: (each.ci_low or 0) <= truth <= (each.ci_high or 0))
+    word = "equivalent" if kind == "ties" else "better"
+    return kind, name, word, share_of(found, before), share_of(found, now), held
+
+
 def skewed_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for differences that lost or large pages decide."""
-    rows = []
-    for kind, name, sizes in SKEWED:
-        random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
-        corpus = 10 * len(sizes)
-        found = [compared(skewed_differences(kind, sizes, random), corpus) for _ in range(count)]
-        if kind == "ties":
-            words = share_of(found, lambda each: above_delta(each) and (each.ci_high or 1) < each.delta)
-            rows.append(
-                (kind, name, "equivalent", words, share_of(found, equivalent), held_of(found, -SHARE))
-            )
-        else:
-            words = share_of(found, better)
-            rows.append((kind, name, "better", words, share_of(found, unquestioned), held_of(found, 0.0)))
-    table(("differences", "pages", "verdict", "false", "false without a caution", "coverage"), rows)
+    headings = ("differences", "pages", "verdict", "false", "false, no caution", "coverage")
+    table(headings, (skewed_row(*cell, count) for cell in SKEWED))
 
 
 #: The pages of a corpus, and how many of them have questions.
@@ -551,60 +539,54 @@ def corpus_sample(
     )
 
 
-def unasked_tables(count: int, _numbers: Sequence[int]) -> None:
-    """Print the tables for pages of a corpus without a question."""
-    gains, losses, ties = [], [], Outcomes(np.array([0.0]), np.array([1.0]))
-    for corpus, asked in ASKED:
-        random = np.random.default_rng([corpus, asked])
-        row = [str(corpus), str(asked)]
-        for gain in (0.05, 0.08, 0.12):
-            found = [corpus_sample(corpus, asked, 0, differing(0.2, gain), random) for _ in range(count)]
-            winners = [each for each in found if better(each)]
-            row += [share_of(found, better), share_of(winners, lambda each: each.more_pages > 0)]
-        gains.append(row)
-        row = [str(corpus), str(asked)]
-        for lost in (0.05, 0.1):
-            win = round(lost * corpus) / (corpus - round(lost * corpus))
-            outcomes = differing(win, win)
-            found = [corpus_sample(corpus, asked, lost, outcomes, random) for _ in range(count)]
-            row += [share_of(found, better), share_of(found, unquestioned)]
-        found = [corpus_sample(corpus, asked, SHARE, ties, random) for _ in range(count)]
-        loss = round(SHARE * corpus) / corpus
-        found = [each for each in found if loss >= each.delta] or found
-        losses.append([*row, *(share_of(found, of) for of in (equivalent, above_delta, passes))])
-    headings = ("+5 better", "caution", "+8 better", "caution", "+12 better", "caution")
-    table(("pages", "asked", *headings), gains)
-    print()
+def unasked_row(corpus: int, asked: int, count: int) -> Iterable[str]:
+    """Simulate the pages of one corpus without a question."""
+    random = np.random.default_rng([corpus, asked])
+
+    def draw(lost: float, outcomes: Outcomes) -> list[Comparison]:
+        return [corpus_sample(corpus, asked, lost, outcomes, random) for _ in range(count)]
+
+    for gain in (0.05, 0.08, 0.12):
+        found = [each for each in draw(0, differing(0.2, gain)) if each.verdict == "better"]
+        yield short(len(found) / count)
+        yield share_of(found, lambda each: each.more_pages > 0) if found else ""
+    for share in (SHARE, 2 * SHARE):
+        lost = round(share * corpus)
+        win = lost / (corpus - lost)
+        found = draw(share, differing(win, win))
+        yield from (share_of(found, better), share_of(found, unquestioned))
+    found = draw(SHARE, differing(0, 0))
+    yield from (share_of(found, each) for each in (equivalent, above_delta, passes))
+
+
+def unasked_table(count: int, _numbers: Sequence[int]) -> None:
+    """Print the table for pages of a corpus without a question."""
     headings = (
-        "better, 5% lost",
-        "no caution",
-        "better, 10% lost",
-        "no caution",
-        "equivalent",
-        "low > -delta",
+        "+5 better, caution, +8 better, caution, +12 better, caution, false better at 5% lost, no caution"
     )
-    table(("pages", "asked", *headings, "gate passes"), losses)
+    headings = f"pages, asked, {headings}, at 10% lost, no caution, equivalent, low > -delta, gate passes"
+    rows = ((str(corpus), str(asked), *unasked_row(corpus, asked, count)) for corpus, asked in ASKED)
+    table(headings.split(", "), rows)
+
+
+def topics_row(pages: int, questions: int, count: int) -> Sequence[str]:
+    """Simulate topics of so many pages, each with so many questions."""
+    random = np.random.default_rng([pages, questions])
+    size = pages * questions
+    clusters = [[str(n // by) for n in range(60 * size)] for by in (questions, size)]
+    rejections = np.zeros(2)
+    for _ in range(count):
+        chances = (0.2, 0.6, 0.2)
+        shared, own = (random.choice([1.0, 0.0, -1.0], (60, each), p=chances) for each in (1, size))
+        values = np.where(random.random((60, 1)) < 0.5, shared, own).ravel()
+        rejections += [FlipTest(page_totals(values, each)).p < ALPHA for each in clusters]
+    return str(pages), str(questions), *map(short, rejections / count)
 
 
 def topics_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the type I error rate for topics over several pages."""
-    rows = []
-    for pages_each in (2, 3, 4):
-        for questions in (2, 4):
-            random = np.random.default_rng([pages_each, questions])
-            size = pages_each * questions
-            names = [[str(n // by) for n in range(60 * size)] for by in (questions, size)]
-            rejections = np.zeros(2)
-            for _ in range(count):
-                whole = random.random((60, 1)) < 0.5
-                shared, own = (
-                    random.choice([1.0, -1.0, 0.0], (60, each), p=[0.2, 0.2, 0.6]) for each in (1, size)
-                )
-                values = np.where(whole, shared, own).ravel()
-                tests = [FlipTest(page_totals(values, clusters)) for clusters in names]
-                rejections += [test.p < ALPHA for test in tests]
-            rows.append((str(pages_each), str(questions), *map(short, rejections / count)))
-    table(("pages of a topic", "questions of a page", "pages as clusters", "topics as clusters"), rows)
+    headings = ("pages of a topic", "questions of a page", "pages as clusters", "topics as clusters")
+    table(headings, (topics_row(pages, questions, count) for pages in (2, 3, 4) for questions in (2, 4)))
 
 
 def main() -> None:
@@ -613,7 +595,7 @@ def main() -> None:
         "graded": graded_table,
         "power": power_tables,
         "skewed": skewed_table,
-        "unasked": unasked_tables,
+        "unasked": unasked_table,
         "topics": topics_table,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)

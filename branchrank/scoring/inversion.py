@@ -160,7 +160,7 @@ class FlipTest:
         for _ in range(HALVINGS):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if accepted(middle) else (inside, middle)
-        return side * inside
+        return side * inside + 0.0
 
     def interval(self, alpha: float) -> Interval | None:
         """Return the interval at the level 1 - ``alpha``, or ``None`` for fewer than five effective pages."""
