@@ -172,7 +172,7 @@ def test_risk_latency_and_fragility():
 
 
 def test_the_gate_passes_in_four_of_five_cases_with_the_documented_questions():
-    """With the difference that one of five samples exceeds if the systems are equally good, and half as many."""
+    """With the difference that one of five samples exceeds if the systems are equally good."""
 
     def passes(n, share, delta):
         differing = round(n * share)
