@@ -20,7 +20,7 @@ from branchrank.documents.document import (
 )
 from branchrank.documents.reading import READERS
 from branchrank.documents.shared_lines import SharedLines
-from branchrank.documents.token_chunkers import Piece
+from branchrank.documents.text_chunkers import Piece
 from branchrank.index.embedders import EMBEDDERS
 from branchrank.index.embedders.protocol import (
     DocumentVectors,

@@ -137,10 +137,10 @@ class Registry(Generic[T]):
             )
         return cast("T", made)
 
-    def unknown(self, name: str, *others: str) -> UsageError:
-        """Return the error for an unknown name. ``others`` are more names that the user could have meant."""
+    def unknown(self, name: str) -> UsageError:
+        """Return the error for an unknown name."""
         correct = Remedy("correct {}", self.flag) if self.flag else f"correct the name of the {self.noun}"
         return UsageError(
-            f"there is no {self.noun} {name!r}{or_else(name, (*self.names, *others))}",
+            f"there is no {self.noun} {name!r}{or_else(name, self.names)}",
             remedy=(correct, f"install the package that provides this {self.noun}"),
         )

@@ -4,10 +4,9 @@ The setting ``index.chunker`` selects the chunker.
 
 - ``sections`` divides each section of a document (:mod:`branchrank.documents.chunking`). It is not opened
 here.
-- ``window``, ``sentences``, ``recursive`` and ``document`` ignore headings
-  (:mod:`branchrank.documents.token_chunkers`).
-- ``langchain:CLASS``, ``llamaindex:CLASS`` and ``chonkie:CLASS`` are classes of these packages
-  (:mod:`branchrank.documents.package_chunkers`).
+- ``window``, ``sentences``, ``recursive`` and ``document`` ignore headings, and ``langchain:CLASS``,
+  ``llamaindex:CLASS`` and ``chonkie:CLASS`` are classes of these packages
+  (:mod:`branchrank.documents.text_chunkers`).
 - Another name is that of an entry point in the group ``branchrank.chunkers`` of an installed package.
 - ``MODULE:OBJECT`` is an object or a class in a module of the user.
 
@@ -45,13 +44,22 @@ from branchrank.core.settings import SECTIONS, IndexSettings
 from branchrank.documents.chunking import token_counter
 from branchrank.documents.document import Document
 from branchrank.documents.reading import document_lines, reader_of, suffix_of
+from branchrank.documents.text_chunkers import (
+    PACKAGES,
+    ChunkSize,
+    Piece,
+    TextChunker,
+    adapted,
+    named_class,
+    package_version,
+)
 
 if TYPE_CHECKING:
     from branchrank.documents.locating import Locator
-    from branchrank.documents.token_chunkers import Piece
 
 BUILTIN = (SECTIONS, "window", "recursive", "sentences", "document")
-CHUNKERS = Registry[object]("chunker", "chunkers", dict.fromkeys(BUILTIN, ""), flag="--chunker")
+_KNOWN = (*BUILTIN, *(f"{package}:CLASS" for package in PACKAGES))
+CHUNKERS = Registry[object]("chunker", "chunkers", dict.fromkeys(_KNOWN, ""), flag="--chunker")
 #: The number of characters that may be searched for texts that do not occur in a document.
 _SEARCHED = 1 << 28
 
@@ -66,11 +74,7 @@ class Chunker(Protocol):
 
 def is_code(name: str) -> bool:
     """Return whether ``name`` is a ``MODULE:OBJECT``, so that opening the chunker runs a user's module."""
-    if ":" not in name:
-        return False
-    from branchrank.documents.package_chunkers import PACKAGES
-
-    return name.partition(":")[0] not in PACKAGES
+    return ":" in name and name.partition(":")[0] not in PACKAGES
 
 
 def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
@@ -82,9 +86,6 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
     """
     if name == SECTIONS:
         return None
-    from branchrank.documents.package_chunkers import PACKAGES, adapted, named_class
-    from branchrank.documents.token_chunkers import ChunkSize, TextChunker
-
     size = ChunkSize(tokens, min(overlap, tokens // 2), token_counter())
     if name in BUILTIN:
         return TextChunker(name, size)
@@ -95,7 +96,7 @@ def open_chunker(name: str, tokens: int, overlap: int) -> Chunker | None:
         return adapted(CHUNKERS.get(name), name, size)
     if colon:
         return adapted(_object(prefix, rest), name, size)
-    raise CHUNKERS.unknown(name, *(f"{package}:CLASS" for package in PACKAGES))
+    raise CHUNKERS.unknown(name)
 
 
 def check_chunker(settings: IndexSettings) -> None:
@@ -111,8 +112,6 @@ def chunker_version(name: str) -> str:
     prefix, colon, _ = name.partition(":")
     if name in BUILTIN:
         return ""
-    from branchrank.documents.package_chunkers import PACKAGES, package_version
-
     if prefix in PACKAGES:
         return package_version(prefix)
     if entry := CHUNKERS.installed.get(name):

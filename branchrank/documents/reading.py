@@ -29,7 +29,7 @@ from branchrank.core.errors import CorpusError, MissingDependencyError
 from branchrank.core.io.files import digest_bytes, digest_of, read_beneath, write_bytes
 from branchrank.core.registry import Registry
 from branchrank.documents.code_outline import GRAMMARS
-from branchrank.documents.document import ENTRY_SUFFIX, Document, Reader
+from branchrank.documents.document import ENTRY_SUFFIX, Block, Document, Findings, Reader, plain_blocks
 from branchrank.documents.lines import decode, split_lines
 
 
@@ -57,7 +57,7 @@ BUILTIN_READERS: dict[str, _Builtin] = {
     **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
     ".ipynb": _Builtin("notebooks"),
     ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
-    **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("plain_text")),
+    **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("reading")),
     **{suffix: _Builtin("source_code", package, "code") for suffix, (package, _) in GRAMMARS.items()},
 }
 
@@ -216,3 +216,21 @@ def stored_text(digest: str) -> str | None:
         except OSError:
             continue  # the index has been replaced
     return None
+
+
+def _plain_text(source: str, lines: list[str]) -> Findings:
+    """Read a file of plain text. The first line of a ``.beir`` file is the title."""
+    found = Findings()
+    if not source.lower().endswith(ENTRY_SUFFIX):
+        found.blocks = plain_blocks(lines)
+        return found
+    found.title = " ".join(lines[0].split())
+    found.blocks = plain_blocks(["", *lines[1:]])
+    if found.title and not found.blocks:
+        found.blocks = [Block(kind="prose", text=found.title, line_start=1, line_end=1)]
+        found.title = ""
+    return found
+
+
+#: The reader of plain text.
+READER = Reader(_plain_text)

@@ -16,7 +16,7 @@ from branchrank.documents.chunkers import check_chunker, chunker_version, chunks
 from branchrank.documents.chunking import token_counter, token_slices
 from branchrank.documents.lines import split_lines
 from branchrank.documents.reading import read_document
-from branchrank.documents.token_chunkers import Piece
+from branchrank.documents.text_chunkers import Piece
 
 TOKENS = 40
 BUILTIN = ("window", "recursive", "sentences", "document")

@@ -14,13 +14,19 @@ point's name is the prefix, and its value is an instance of :class:`Adapter`.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from branchrank.core.errors import MissingDependencyError, UsageError, or_else
-from branchrank.core.records import NOT_REPORTED, Answer, Predictor
+from branchrank.core.records import NOT_REPORTED, Answer, Passage, Predictor
 from branchrank.core.registry import Registry
+
+#: The keys of metadata under which loaders store where a text is from, the most complete path first.
+SOURCES = ("source", "file_path", "path", "source_file", "url", "file_name", "filename", "docno")
+#: The keys under which splitters store the first and the last line.
+LINES = (("line_start", "line_end"), ("start_line", "end_line"))
 
 
 class Retriever:
@@ -148,3 +154,55 @@ def no_options(chosen: Adapter, options: Mapping[str, str], known: Sequence[str]
                 f"the adapter {chosen.name} has no option {name!r}{or_else(name, known)}",
                 remedy=f"options are {', '.join(known)}" if known else "remove the option",
             )
+
+
+def unusable(returned: str, wanted: str) -> UsageError:
+    """Return the error for a retriever that returned something other than what its framework defines."""
+    return UsageError(f"the retriever returned {returned}, not {wanted}", remedy=f"return {wanted}")
+
+
+def documents(found: object, field: str, name: str) -> list[Any]:
+    """Return what a retriever returned as a list.
+
+    Raises :class:`UsageError` if it is not a list of objects called ``name``, which have the ``field``.
+    """
+    if not isinstance(found, Iterable) or isinstance(found, str | Mapping):
+        raise unusable(type(found).__name__, f"a list of {name}")
+    listed = list(found)
+    for each in listed:
+        if not hasattr(each, field):
+            raise unusable(f"a list of {type(each).__name__}", f"a list of {name}")
+    return listed
+
+
+def passage(
+    text: str, metadata: Mapping[str, Any], rank: int, *, score: object = None, key: object = ""
+) -> Passage:
+    """Return a document at ``rank`` (from 1) as a passage.
+
+    A missing or invalid score is replaced by ``1 / rank``. Lines that are not whole numbers are ignored.
+    """
+    named = (metadata.get(key) for key in SOURCES)
+    source = next((str(each) for each in named if each is not None and str(each)), None)
+    spans = [(metadata.get(first), metadata.get(last)) for first, last in LINES]
+    start, end = next(((a, b) for a, b in spans if _is_line(a) and _is_line(b)), (None, None))
+    return Passage(
+        text=text,
+        source=source,
+        line_start=start,
+        line_end=end,
+        score=_finite(score, 1 / rank),
+        id=str(key or ""),
+    )
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _finite(score: Any, otherwise: float) -> float:
+    try:
+        value = float(score)
+    except (TypeError, ValueError):
+        return otherwise
+    return value if math.isfinite(value) else otherwise

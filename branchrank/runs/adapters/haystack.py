@@ -16,8 +16,7 @@ from typing import Any
 
 from branchrank.core.errors import BranchRankError, UsageError
 from branchrank.core.records import Answer, LLMUse
-from branchrank.runs.adapters import Adapter, Retriever, no_options
-from branchrank.runs.adapters.framework_documents import documents, passage
+from branchrank.runs.adapters import Adapter, Retriever, documents, no_options, passage
 
 #: The inputs that take the query, and those that take a list of queries.
 _QUERIES = {"query": False, "text": False, "question": False, "queries": True}

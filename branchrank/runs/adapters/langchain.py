@@ -15,8 +15,7 @@ from functools import cache
 from typing import Any
 
 from branchrank.core.records import Answer, LLMUse
-from branchrank.runs.adapters import Adapter, Retriever, no_options
-from branchrank.runs.adapters.framework_documents import documents, passage
+from branchrank.runs.adapters import Adapter, Retriever, documents, no_options, passage
 from branchrank.search.llm.request import estimate_tokens
 
 #: The calls of the query that is being answered. ``None`` if LangChain is used outside of a retriever.

@@ -17,8 +17,7 @@ from typing import Any
 
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Answer, LLMUse
-from branchrank.runs.adapters import Adapter, Retriever, no_options
-from branchrank.runs.adapters.framework_documents import documents, passage, unusable
+from branchrank.runs.adapters import Adapter, Retriever, documents, no_options, passage, unusable
 from branchrank.search.llm.request import estimate_tokens
 
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from branchrank.core.records import Answer
-from branchrank.runs.adapters import Adapter, Retriever, no_options
-from branchrank.runs.adapters.framework_documents import passage, unusable
+from branchrank.runs.adapters import Adapter, Retriever, no_options, passage, unusable
 
 _PASSAGE = re.compile(r"%p\d+$")
 
