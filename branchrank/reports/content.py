@@ -13,8 +13,8 @@ from branchrank.reports.blocks import Block, Code, QuestionBrowser, Report, Repo
 from branchrank.reports.browser import hits_shown
 from branchrank.reports.chunking_table import chunking
 from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
+from branchrank.reports.equal_reading import reading
 from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.reports.reading import reading
 from branchrank.reports.recommendation import is_pilot
 from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics

@@ -5,7 +5,7 @@
    several systems were compared and all of them scored 0, no system is recommended.
 2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
    every rival, according to the verdicts, is recommended, unless longer hits explain a lead
-   (:mod:`branchrank.reports.reading`), or pages without a question could undo it.
+   (:mod:`branchrank.reports.equal_reading`), or pages without a question could undo it.
 3. If some of the rivals that the leader does not beat make no LLM calls, and the leader makes some, the one
    with the highest mean is recommended if a loss of delta or more is excluded. Otherwise, the result is
    inconclusive.
@@ -27,7 +27,7 @@ import msgspec
 from branchrank.core.io.table import Cell, Styled, plain_cell
 from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.reports.blocks import Callout
-from branchrank.reports.reading import EqualReading, equal_reading
+from branchrank.reports.equal_reading import EqualReading, equal_reading
 from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.warnings import Caution, failures, recorded

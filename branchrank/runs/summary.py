@@ -130,8 +130,9 @@ class Column(cached_property[T]):
         return self.cell(self.__get__(row))
 
     def cells(self, row: SummaryRow) -> dict[str, object]:
-        """Return the cell of ``summary.csv`` by its name."""
-        return {str(self.attrname): self.__get__(row)}
+        """Return the cell of ``summary.csv`` by its name, or those of several measures."""
+        found = self.__get__(row)
+        return found if isinstance(found, dict) else {str(self.attrname): found}
 
     def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
         """Return whether a table shows the column by default."""
@@ -146,10 +147,6 @@ class Rates(Column[dict[str, object]]):
 
     def __init__(self, measures: Sequence[str]) -> None:
         super().__init__(lambda of: {name: of.rates[name] for name in measures})
-
-    def cells(self, row: SummaryRow) -> dict[str, object]:
-        """Return the cells of ``summary.csv`` by the names of the measures."""
-        return self.__get__(row)
 
 
 class SummaryRow(Measured):

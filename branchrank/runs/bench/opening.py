@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -131,7 +130,12 @@ def open_plan(
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in dict.fromkeys(each.index for each in plan.planned):
             workspace = plan.workspace(name, notify)
-            rebuild = partial(_build, workspace, progress)
+
+            def rebuild(workspace: WorkspaceFolder = workspace) -> Index:
+                from branchrank.index.index_build import build_index
+
+                return build_index(workspace, progress=progress)
+
             index = open_or_build(workspace, rebuild) if build else open_index(workspace)
             chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
             if chooses and index.token_vectors is None:
@@ -167,12 +171,6 @@ def open_plan(
             stages=stages,
             meter=meter,
         )
-
-
-def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
-    from branchrank.index.index_build import build_index
-
-    return build_index(workspace, progress=progress)
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:
