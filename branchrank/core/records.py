@@ -193,6 +193,11 @@ class Question(Record, frozen=True, kw_only=True):
     id: str
     question: str
     gold: tuple[GoldItem, ...] = ()
+    #: The groups of evidence that are needed together. Each group has the indices (in ``gold``) of its
+    #: alternatives.
+    needs: tuple[tuple[int, ...], ...] = ()
+    #: How many items of ``gold`` precede those that only ``needs`` lists in a question file. ``None``: all.
+    listed: int | None = None
     answerable: bool = True
     kind: str = ""
     difficulty: str = ""
@@ -202,6 +207,18 @@ class Question(Record, frozen=True, kw_only=True):
     excluded_spans: tuple[Span, ...] = ()
     source_aliases: tuple[str, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def with_gold(self, gold: Sequence[GoldItem]) -> Question:
+        """Return the question with other gold. ``needs`` keeps its items that are still gold."""
+        unlisted = () if self.listed is None else self.gold[self.listed :]
+        ordered = sorted(gold, key=unlisted.__contains__)
+        kept = (
+            [ordered.index(item) for item in map(self.gold.__getitem__, group) if item in ordered]
+            for group in self.needs
+        )
+        needs = tuple(map(tuple, filter(None, kept)))
+        listed = sum(item not in unlisted for item in ordered) if needs else None
+        return msgspec.structs.replace(self, gold=tuple(ordered), needs=needs, listed=listed)
 
 
 class Scored(NamedTuple):

@@ -277,7 +277,7 @@ def new_question(question: Question, lines: Lines) -> Question:
                 f"{fault}{f'; {near}' if near else ''}",
                 remedy="give a file of the corpus, the lines that answer the question, and words from them",
             )
-    gold = tuple(_anchored(item, item.span, lines) for item in question.gold if item.span is not None)
+    gold = tuple(_anchored(item, item.span, lines) if item.span else item for item in question.gold)
     return msgspec.structs.replace(question, question=question.question.strip(), gold=gold)
 
 

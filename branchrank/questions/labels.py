@@ -152,7 +152,8 @@ def with_label(
         gold = (*gold, whole if question.gold_level == "file" else exact)
         made = msgspec.structs.replace(made, gold=(found.line_start, found.line_end))
     extra = {**question.extra, LABELS: msgspec.to_builtins([*labels, made])}
-    return msgspec.structs.replace(question, gold=gold, answerable=bool(gold), extra=extra)
+    labeled = msgspec.structs.replace(question, answerable=bool(gold), extra=extra)
+    return labeled.with_gold(gold)
 
 
 def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reanchoring:

@@ -1,9 +1,10 @@
 """Read, sample and write question files.
 
 Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. The first gold item is stored in top-level keys, and the key ``alternates`` lists all
-other gold items. Unknown keys are kept. If a line has no ``id``, an id is made from the question and the gold
-files. The gold lines are not part of this id, because they may move.
+``answer_line_start``. The first gold item is stored in top-level keys, the key ``alternates`` lists other
+gold items, and ``needs`` lists groups of gold items that are needed together. Unknown keys are kept. If a line
+has no ``id``, an id is made from the question and the gold files. The gold lines are not part of this id,
+because they may move.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import codecs
 import hashlib
 import os
 from collections.abc import Container, Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class _Line(Record, frozen=True, kw_only=True):
     required_entity: str | None = None
     section_title: str | None = None
     alternates: tuple[GoldItem, ...] = ()
+    needs: tuple[tuple[GoldItem, ...], ...] = ()
     answerable: bool = True
     gold_level: GoldLevel = "span"
     excluded_spans: tuple[_ExcludedSpan, ...] = ()
@@ -123,7 +125,9 @@ def _question(line: bytes) -> Question:
     given = msgspec.structs.asdict(known)
     first = {name: given.pop(name) for name in GoldItem.__struct_fields__}
     own = [] if known.source_file is None else [GoldItem(**first)]
-    gold = (*own, *given.pop("alternates"))
+    own += given.pop("alternates")
+    gold, given["needs"] = with_needs(own, known.needs)
+    given["listed"] = len(own) if known.needs else None
     if known.answerable and not gold:
         raise ValueError("no gold: add `source_file`, or set `answerable` to false (a label adds gold)")
     if not known.answerable and gold:
@@ -138,6 +142,25 @@ def _question(line: bytes) -> Question:
     question = Question(gold=gold, extra=extra, **given)
     _check_excluded(question)
     return question
+
+
+def with_needs(
+    own: Sequence[GoldItem], needs: Sequence[Sequence[GoldItem]]
+) -> tuple[tuple[GoldItem, ...], tuple[tuple[int, ...], ...]]:
+    """Return all gold, ``own`` first, and for each group of ``needs`` the indices of its items in it."""
+    if not all(needs):
+        raise ValueError("each group in `needs` must have at least one gold item")
+    gold, places = list(own), [_place(item) for item in own]
+    for item in chain.from_iterable(needs):
+        if _place(item) not in places:
+            gold.append(item)
+            places.append(_place(item))
+    return tuple(gold), tuple(tuple(places.index(_place(item)) for item in group) for group in needs)
+
+
+def _place(item: GoldItem) -> tuple[object, ...]:
+    """Return what makes two gold items the same: their lines, or their file and quote."""
+    return (item.source_file, item.span or item.answer_quote)
 
 
 def _check_excluded(question: Question) -> None:
@@ -173,12 +196,15 @@ def question_line(question: Question) -> dict[str, Any]:
     """Return the JSON object for a question's line, omitting keys that have their default value."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
     gold = msgspec.to_builtins(question.gold)
-    line.update(gold[0] if gold else {})
+    own = list(gold[: question.listed])
+    line.update(own[0] if own else {})
     for name in ("kind", "difficulty", "required_entity", "section_title"):
         if getattr(question, name):
             line[name] = getattr(question, name)
-    if len(gold) > 1:
-        line["alternates"] = list(gold[1:])
+    if len(own) > 1:
+        line["alternates"] = own[1:]
+    if question.needs:
+        line["needs"] = [[gold[number] for number in group] for group in question.needs]
     if not question.answerable:
         line["answerable"] = False
     if question.gold_level != "span":
@@ -347,7 +373,7 @@ def without_absent(
         gold = tuple(
             item for item in question.gold if item.source_file in sources or not may_be_absent(item, question)
         )
-        present.append(msgspec.structs.replace(question, gold=gold))
+        present.append(question.with_gold(gold))
         if count := len(question.gold) - len(gold):
             notes.append(
                 f"question {question.id!r}: {count} of {len(question.gold)} gold files are not in "

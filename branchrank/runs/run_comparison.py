@@ -316,7 +316,7 @@ def _asked(question: Question) -> tuple[object, ...]:
     """Return the parts of a question on which scores depend: not its labels, digests and slices."""
     gold = tuple(msgspec.structs.replace(item, answer_digest=None) for item in question.gold)
     level, spans, aliases = question.gold_level, question.excluded_spans, question.source_aliases
-    return question.question, question.answerable, gold, level, spans, aliases
+    return question.question, question.answerable, gold, question.needs, level, spans, aliases
 
 
 def _first(ids: Sequence[str]) -> str:

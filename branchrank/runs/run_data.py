@@ -356,7 +356,7 @@ def _check(run: RunData) -> None:
     rows = run.directory / run.record.rows_file
     known = {each.name for each in run.record.predictors}
     for row in run.rows:
-        gold = max((hit.gold for hit in row.hits if hit.gold is not None), default=-1)
+        gold = max((item for hit in row.hits for item in hit.credits), default=-1)
         if row.predictor not in known:
             raise RunError(f"{rows}: a row has the unknown predictor {row.predictor!r}")
         if gold >= golds.get(row.question_id, -1):

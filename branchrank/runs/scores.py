@@ -117,7 +117,7 @@ class Scores:
         place = next((place for place, hit in enumerate(row.hits) if hit.source == UNPLACED), None)
         if place is None:
             return self.value(row, measure)
-        gold = self.questions[row.question_id].gold[0]
+        gold, *others = self.questions[row.question_id].gold
         first, last = (gold.span.line_start, gold.span.line_end) if gold.span else (1, 1)
         found = msgspec.structs.replace(
             row.hits[place],
@@ -126,6 +126,7 @@ class Scores:
             line_end=last,
             gain=gold.relevance or 2,
             gold=0,
+            also_gold=tuple(range(1, len(others) + 1)) or msgspec.UNSET,
             page=0,
         )
         changed = msgspec.structs.replace(row, hits=(*row.hits[:place], found, *row.hits[place + 1 :]))

@@ -12,28 +12,28 @@
    (:func:`~branchrank.documents.lines.blank_lines`). If an item has no lines, a strict hit is also a half
    hit and a full hit.
 5. Under the relaxed criterion, a hit is correct if its source is the source of a gold item.
-6. Only the first hit that matches a gold item is credited with the item, and only one hit is credited with
-   each gold page (source). No measure therefore counts the same gold twice.
+6. A hit is credited with every gold item that it is the first to match, and with its gold page (source) if
+   it is the first hit on it. No measure therefore counts the same gold twice.
 
-Each hit has a gain of 0 or more. The gain of a hit that is credited with a gold item is the item's
-``relevance`` (2 by default). Of the hits on a gold page that are not credited with a gold item, the first hit
-has a gain of 1. All remaining hits have a gain of 0. On a page that has only file-level gold, all hits except
-the first have a gain of 0. Measures are computed from a :class:`~branchrank.scoring.measures.Ranking`, which
-:meth:`Judged.ranking` returns for each mode.
+Each hit has a gain of 0 or more. The gain of a hit that is credited with gold items is the largest
+``relevance`` (2 by default) of these items. Of the hits on a gold page that are not credited with a gold item,
+the first hit has a gain of 1. All remaining hits have a gain of 0. On a page that has only file-level gold,
+all hits except the first have a gain of 0. Measures are computed from a
+:class:`~branchrank.scoring.measures.Ranking`, which :meth:`Judged.ranking` returns for each mode.
 
-Every line of a TREC run has a document id. A hit that is credited with a gold item has the item's id, such as
-``gold-1``. Of the hits on a gold page that are not credited with a gold item, the first hit has the page's
-id, such as ``page-1``. The document id of any other hit is its span, such as ``source:12-30``. Characters
-that TREC files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In
-the qrels, the grade of a gold item is its ``relevance`` (2 by default), and the grade of a page is 1. From
-the exported run and qrels, ir-measures and trec_eval compute the same values as the ``graded`` mode of
-:class:`~branchrank.scoring.matching.Judged`.
+Every line of a TREC run has a document id. A hit that is credited with gold items has the id of the item with
+the largest gain, such as ``gold-1``. Of the hits on a gold page that are not credited with a gold item, the
+first hit has the page's id, such as ``page-1``. The document id of any other hit is its span, such as
+``source:12-30``. Characters that TREC files don't allow are percent-encoded, and ``~2`` is added to an id
+that occurs a second time. In the qrels, the grade of a gold item is its ``relevance`` (2 by default), and the
+grade of a page is 1. From the exported run and qrels, ir-measures and trec_eval compute the same values as
+the ``graded`` mode of :class:`~branchrank.scoring.matching.Judged`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -129,9 +129,9 @@ class JudgedHit(Record, frozen=True, kw_only=True, gc=False):
     older versions, ``tokens`` and ``blank_lines`` are ``None``.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
-    item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
-    index. ``page`` is the index (in :func:`gold_pages`) of the gold page that the hit is on, even if an
-    earlier hit is on the same page.
+    item with the largest gain that the hit is credited with, and ``also_gold`` has the indices of the other
+    items that it is credited with, which older versions did not store. ``page`` is the index (in
+    :func:`gold_pages`) of the gold page that the hit is on, even if an earlier hit is on the same page.
     """
 
     id: str
@@ -144,6 +144,7 @@ class JudgedHit(Record, frozen=True, kw_only=True, gc=False):
     tokens: Count | None = None
     blank_lines: Count | None = None
     gold: Count | None = None
+    also_gold: tuple[Count, ...] | msgspec.UnsetType = msgspec.UNSET
     page: Count | None = None
     node_id: str | None = None
     distance: float | None = None
@@ -154,6 +155,11 @@ class JudgedHit(Record, frozen=True, kw_only=True, gc=False):
     def span(self) -> Span:
         """The hit's file and line range."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+    @property
+    def credits(self) -> tuple[int, ...]:
+        """The indices (in ``Question.gold``) of all gold items that the hit is credited with."""
+        return () if self.gold is None else (self.gold, *(self.also_gold or ()))
 
 
 class Judged(Record, frozen=True, kw_only=True):
@@ -176,26 +182,36 @@ class Judged(Record, frozen=True, kw_only=True):
         gold page is credited with the page. In ``graded`` mode, gold items and gold pages have the same gains
         as in exported TREC files. For gold without ``relevance``, ``Success(rel=2)@1`` in ``graded`` mode is
         strict hit@1, and ``Success@1`` in ``graded`` mode is relaxed hit@1.
+
+        The gold items of a group in ``Question.needs``, or their pages, are one item with their largest gain.
         """
-        ranked = enumerate(self.hits, start=1)
+        question, ranked, groups = self.question, list(enumerate(self.hits, start=1)), self.question.needs
+        weak = gold_pages(question)
+        pages = {source: page for page, source in enumerate(weak)}
+        sets = [[pages[question.gold[item].source_file] for item in group] for group in groups]
         if mode == "relaxed":
-            first: dict[int, int] = {}
-            for rank, hit in ranked:
-                if hit.page is not None:
-                    first.setdefault(hit.page, rank)
-            gains = tuple((rank, RELAXED_GAIN) for rank in sorted(first.values()))
-            gold = (RELAXED_GAIN,) * len(gold_pages(self.question))
+            ranks = {hit.page: rank for rank, hit in reversed(ranked) if hit.page is not None}
+            gains = dict.fromkeys(ranks.values(), RELAXED_GAIN)
+            items = _items(ranks, dict.fromkeys(pages.values(), RELAXED_GAIN), sets)
         elif mode == "graded":
-            gains = tuple((rank, hit.gain) for rank, hit in ranked if hit.gain)
-            weak_pages = sum(gold_pages(self.question).values())
-            gold = gold_gains(self.question) + (RELAXED_GAIN,) * weak_pages
+            gains = {rank: hit.gain for rank, hit in ranked if hit.gain}
+            exact = _items(self._credited(None), dict(enumerate(gold_gains(question))), groups)
+            ranks = {hit.page or 0: rank for rank, hit in ranked if hit.gain and hit.gold is None}
+            of_pages = {page: RELAXED_GAIN for source, page in pages.items() if weak[source]}
+            other = _items(ranks, of_pages, sets)
+            needs = self.ranking("relaxed").needs
+            items = _Items(exact.found + other.found, exact.gold + other.gold, needs)
         else:
-            right = [rank for rank, hit in ranked if hit.gold is not None]
-            if mode in SHARES:
-                right = self._first_to_hold(SHARES[mode])
-            gains = tuple((rank, STRICT_GAIN) for rank in right)
-            gold = (STRICT_GAIN,) * len(self.question.gold)
-        return Ranking(gains=gains, returned=len(self.hits), gold=gold)
+            ranks = self._credited(SHARES.get(mode))
+            gains = dict.fromkeys(ranks.values(), STRICT_GAIN)
+            items = _items(ranks, dict.fromkeys(range(len(question.gold)), STRICT_GAIN), groups)
+        return Ranking(
+            gains=tuple(sorted(gains.items())),
+            returned=len(self.hits),
+            gold=items.gold,
+            items=tuple(sorted(items.found)),
+            needs=items.needs,
+        )
 
     def resolved(self, hit: JudgedHit) -> Span:
         """Return the hit's lines, in the first gold item's source if the hit's source is an alias of it."""
@@ -214,27 +230,38 @@ class Judged(Record, frozen=True, kw_only=True):
         """Return whether the hit contains at least ``share`` (0 to 1) of the gold's lines with content."""
         return self.gold_lines(gold, [self.resolved(hit)]) >= share * self.gold_lines(gold, [gold])
 
-    def _first_to_hold(self, share: float) -> list[int]:
-        """Return, for each gold item, the rank of the first hit with at least ``share`` of the item's lines.
+    def _credited(self, share: float | None) -> dict[int, int]:
+        """Map each gold item that a hit found to the rank of the first such hit.
 
-        For a gold item without lines, the result includes the rank of the hit whose ``gold`` is the item.
+        With a ``share``, an item with lines is found by a hit with at least this share of the lines.
         """
-        held: set[int] = set()
-        ranks = []
+        gold, ranks = self.question.gold, dict[int, int]()
         for rank, hit in enumerate(self.hits, start=1):
-            own = {
-                number
-                for number, item in enumerate(self.question.gold)
-                if (
-                    self._holds(hit, item.span, share)
-                    if item.span is not None and has_lines(item, self.question)
-                    else hit.gold == number
-                )
-            }
-            if own - held:
-                ranks.append(rank)
-            held |= own
+            for number in hit.credits if share is None else range(len(gold)):
+                span = gold[number].span if share and has_lines(gold[number], self.question) else None
+                if number in hit.credits if span is None else self._holds(hit, span, share or 0):
+                    ranks.setdefault(number, rank)
         return ranks
+
+
+class _Items(NamedTuple):
+    found: tuple[tuple[int, int], ...]
+    gold: tuple[int, ...]
+    needs: tuple[int | None, ...]
+
+
+def _items(ranks: Mapping[int, int], gains: Mapping[int, int], groups: Sequence[Sequence[int]]) -> _Items:
+    """Return the items that measures count: each group of gold, and each gold that is in no group.
+
+    ``ranks`` has the rank of the gold that was found, and ``gains`` the gain of all gold.
+    """
+    grouped = {key for group in groups for key in group}
+    members = [[key for key in group if key in gains] for group in groups]
+    units = [*filter(None, members), *([key] for key in gains if key not in grouped)]
+    gold = tuple(max(gains[key] for key in unit) for unit in units)
+    first = [min((ranks[key] for key in unit if key in ranks), default=None) for unit in units]
+    found = tuple((rank, gain) for rank, gain in zip(first, gold, strict=True) if rank is not None)
+    return _Items(found, gold, tuple(first[: len(groups)]))
 
 
 def gold_gain(item: GoldItem) -> int:
@@ -271,11 +298,12 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
     judged = []
     for hit in without_excluded(hits, question):
         source = resolve_source(hit.source, question)
-        covers = {i for i, item in enumerate(question.gold) if is_strict(hit, item, question)} - covered
-        covered |= covers
+        matched = {i for i, item in enumerate(question.gold) if is_strict(hit, item, question)} - covered
+        covered |= matched
+        covers = sorted(matched, key=lambda i: (-gold_gain(question.gold[i]), i))
         gain = 0
         if covers:
-            gain = gold_gain(question.gold[min(covers)])
+            gain = gold_gain(question.gold[covers[0]])
         elif weak_pages.get(source) and source not in weakly_credited:
             weakly_credited.add(source)
             gain = RELAXED_GAIN
@@ -289,7 +317,8 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
                 score=hit.score,
                 gain=gain,
                 blank_lines=len(blank_lines(hit.text.split("\n"))),
-                gold=min(covers, default=None),
+                gold=covers[0] if covers else None,
+                also_gold=tuple(sorted(covers[1:])) or msgspec.UNSET,
                 page=pages.index(source) if source in pages else None,
                 node_id=hit.node_id,
                 distance=hit.distance,

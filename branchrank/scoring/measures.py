@@ -12,10 +12,13 @@ scoring. A prefix chooses another scoring mode, as in ``relaxed_nDCG@10``.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from math import fsum, log2
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from branchrank.core.errors import UsageError, nearest
 from branchrank.core.records import Record
@@ -23,26 +26,38 @@ from branchrank.core.registry import Registry
 
 #: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
+_ONE_PER_HIT: Any = msgspec.UNSET
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """The ranks and gains of one question's hits, from which measures are computed.
+    """The ranks and gains of one question's hits, from which measures are computed. Ranks start at 1."""
 
-    ``gains`` contains a pair ``(rank, gain)`` for each judged hit, in rank order. Ranks start at 1, and a
-    judged hit that is not relevant has a gain of 0. ``returned`` is the number of all hits, judged or not.
-    ``gold`` contains the gains of all gold items and gold pages.
-    """
-
+    #: A pair ``(rank, gain)`` for each judged hit, by rank. The gain of a hit that is not relevant is 0.
     gains: tuple[tuple[int, int], ...]
+    #: The number of all hits, judged or not.
     returned: int
+    #: The gains of all items: gold items or groups of ``needs``, and gold pages.
     gold: tuple[int, ...]
+    #: A pair ``(rank, gain)`` for each item that was found, sorted. Hits on several items are repeated. The
+    #: default is ``gains``: each judged hit is one item.
+    items: tuple[tuple[int, int], ...] = _ONE_PER_HIT
+    #: The rank of the first hit on each group of ``needs``, or ``None`` for a group without a hit.
+    needs: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.items is _ONE_PER_HIT:
+            msgspec.structs.force_setattr(self, "items", self.gains)
 
     def relevant_ranks(self, rel: int, cutoff: int | None) -> list[int]:
         """Return the ranks, up to the cutoff, of the hits whose gain is at least ``rel``."""
         return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
 
+    def item_ranks(self, rel: int, cutoff: int | None = None) -> list[int]:
+        """Return the rank, up to the cutoff, of each item with a gain of at least ``rel`` that was found."""
+        return [rank for rank, gain in self.items if gain >= rel and (cutoff is None or rank <= cutoff)]
+
     def relevant_gold(self, rel: int) -> int:
-        """Count the gold items and pages whose gain is at least ``rel``."""
+        """Count the items whose gain is at least ``rel``."""
         return sum(gain >= rel for gain in self.gold)
 
 
@@ -56,6 +71,16 @@ def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     return float(bool(ranking.relevant_ranks(rel, cutoff)))
 
 
+def all_needs(ranking: Ranking, cutoff: int, rel: int) -> float:
+    """Return 1 if every group of ``needs`` has a hit among the first ``cutoff``, else 0.
+
+    All gold of a question without ``needs`` is one group, so the value is that of :func:`success`.
+    """
+    if not ranking.needs:
+        return success(ranking, cutoff, rel)
+    return float(all(rank is not None and rank <= cutoff for rank in ranking.needs))
+
+
 def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     """Return 1 divided by the rank of the first relevant hit, or 0 if no hit is relevant."""
     ranks = ranking.relevant_ranks(rel, cutoff)
@@ -63,29 +88,36 @@ def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the DCG (the sum of gain / log2(rank + 1) over the hits) divided by the ideal order's DCG."""
+    """Return the DCG (the sum of gain / log2(rank + 1) over the hits) divided by the ideal order's DCG.
+
+    A hit on several items has the largest of their gains.
+    """
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
     found = fsum(
         gain / log2(rank + 1)
-        for rank, gain in ranking.gains
+        for rank, gain in dict(ranking.items).items()
         if gain > 0 and (cutoff is None or rank <= cutoff)
     )
     return found / fsum(gain / log2(rank + 1) for rank, gain in enumerate(ideal, start=1))
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the sum of the precisions at relevant hits, divided by the number of relevant gold items."""
+    """Return the sum of the precisions at the ranks of the relevant items, divided by their number.
+
+    The precision at a rank is the share of the hits up to this rank that found an item.
+    """
     gold = ranking.relevant_gold(rel)
-    ranks = ranking.relevant_ranks(rel, cutoff)
-    return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
+    items = Counter(ranking.item_ranks(rel, cutoff))
+    found = fsum(items[rank] * (hits / rank) for hits, rank in enumerate(items, start=1))
+    return found / gold if gold else 0.0
 
 
 def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the share of the relevant gold that is among the first ``cutoff`` hits."""
+    """Return the share of the relevant items that the first ``cutoff`` hits found."""
     gold = ranking.relevant_gold(rel)
-    return len(ranking.relevant_ranks(rel, cutoff)) / gold if gold else 0.0
+    return len(ranking.item_ranks(rel, cutoff)) / gold if gold else 0.0
 
 
 def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
@@ -108,10 +140,10 @@ def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     if not gold:
         return 0.0
     refused = min(gold, sum(0 <= gain < rel for gain in ranking.gold))
-    total, above = 0.0, 0
-    for _, gain in ranking.gains:
+    total, above, items = 0.0, 0, Counter(ranking.item_ranks(rel))
+    for rank, gain in ranking.gains:
         if gain >= rel:
-            total += 1 - min(above, gold) / refused if above else 1.0
+            total += items[rank] * (1 - min(above, gold) / refused if above else 1.0)
         elif gain >= 0:
             above += 1
     return total / gold
@@ -147,6 +179,7 @@ class Definition(Record, frozen=True, kw_only=True):
 
 DEFINITIONS = (
     Definition(name="Success", aliases=("hit",), cutoff="needed", is_share=True, compute=success),
+    Definition(name="All", takes_rel=False, cutoff="needed", is_share=True, compute=all_needs),
     Definition(name="RR", aliases=("MRR",), compute=reciprocal_rank),
     Definition(name="nDCG", aliases=("NDCG",), takes_rel=False, compute=ndcg),
     Definition(name="AP", aliases=("MAP",), compute=average_precision),

@@ -195,12 +195,13 @@ def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
             if each.blank_lines != blank and each.source != UNPLACED:
                 message = f"hit {rank} has {blank} lines without content, not {each.blank_lines}"
                 yield row_finding(run.record.rows_file, row.key, message)
-            item = None if each.gold is None else question.gold[each.gold]
-            if item is None or (item.answer_quote or "").startswith(HASHED):
-                continue
+            items = [question.gold[item] for item in each.credits]
             text = "\n".join(own)
             hit = Hit(id="", source=each.source, line_start=first, line_end=last, text=text, score=0)
-            if not is_strict(hit, item, question):
+            if not all(
+                (item.answer_quote or "").startswith(HASHED) or is_strict(hit, item, question)
+                for item in items
+            ):
                 message = (
                     f"hit {rank} is credited, but its lines do not overlap the gold or contain its quote"
                 )
