@@ -208,6 +208,10 @@ class Question(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    def needed_for(self, number: int) -> str:
+        """Return the groups of ``needs`` (counted from 1) with this gold item, such as "1", or "" if none."""
+        return ", ".join(str(place) for place, group in enumerate(self.needs, start=1) if number in group)
+
     def with_gold(self, gold: Sequence[GoldItem]) -> Question:
         """Return the question with other gold. ``needs`` keeps its items that are still gold."""
         unlisted = () if self.listed is None else self.gold[self.listed :]

@@ -2,9 +2,9 @@
 
 Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
 ``answer_line_start``. The first gold item is stored in top-level keys, the key ``alternates`` lists other
-gold items, and ``needs`` lists groups of gold items that are needed together. Unknown keys are kept. If a line
-has no ``id``, an id is made from the question and the gold files. The gold lines are not part of this id,
-because they may move.
+gold items, and ``needs`` lists groups of gold items that are needed together. Unknown keys are kept. If a
+line has no ``id``, an id is made from the question and the gold files. The gold lines are not part of this
+id, because they may move.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Sources, predictors, outcomes and stages are stored as indexes into the lists ``
 - A question has an id, a text, a list of slice values, a flag for answerable questions (1 or 0), a list of
   gold items and a list of rows. The slice value is an empty string if the slice does not contain the
   question.
-- A gold item has a source, a first line, a last line and a quote.
+- A gold item has a source, a first line, a last line and a quote, and in a question with ``needs`` the
+  numbers of its groups.
 - A row has a predictor, a repeat, an outcome, the stage that lost the gold, an error, a list of ranks, a list
   of hits and a list of fallbacks.
 - Each entry in the list of ranks has a stage and the gold's rank after that stage. The rank is null if the
@@ -93,8 +94,9 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
                 item.answer_line_start,
                 item.answer_line_end,
                 safe(item.answer_quote or "") if with_quotes else "",
+                *([question.needed_for(number)] if question.needs else []),
             ]
-            for item in question.gold
+            for number, item in enumerate(question.gold)
         ]
         rows = [
             row(number, each, question)

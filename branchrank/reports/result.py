@@ -147,9 +147,11 @@ def named(predictor: str, judgment: Judgment) -> Cell:
 
 
 def asked(run: RunData) -> str:
-    """Describe how many questions the run has, and how many of them are unanswerable."""
+    """Describe how many questions the run has, how many are unanswerable, and how many have ``needs``."""
     without = len(run.asked) - len(run.scores.answerable)
-    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+    together = sum(bool(each.needs) for each in run.asked)
+    words = plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+    return words + (f", {together} that need several passages together" if together else "")
 
 
 def judged_documents(run: RunData) -> int | None:

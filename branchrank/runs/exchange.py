@@ -118,7 +118,8 @@ def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[P
 def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     if ids == "gold":
         return question_qrels(question)
-    return {document_id(item.source_file): item.relevance or 1 for item in question.gold}
+    graded = sorted((item.relevance or 1, document_id(item.source_file)) for item in question.gold)
+    return {document: relevance for relevance, document in graded}
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:

@@ -16,9 +16,9 @@
    it is the first hit on it. No measure therefore counts the same gold twice.
 
 Each hit has a gain of 0 or more. The gain of a hit that is credited with gold items is the largest
-``relevance`` (2 by default) of these items. Of the hits on a gold page that are not credited with a gold item,
-the first hit has a gain of 1. All remaining hits have a gain of 0. On a page that has only file-level gold,
-all hits except the first have a gain of 0. Measures are computed from a
+``relevance`` (2 by default) of these items. Of the hits on a gold page that are not credited with a gold
+item, the first hit has a gain of 1. All remaining hits have a gain of 0. On a page that has only file-level
+gold, all hits except the first have a gain of 0. Measures are computed from a
 :class:`~branchrank.scoring.measures.Ranking`, which :meth:`Judged.ranking` returns for each mode.
 
 Every line of a TREC run has a document id. A hit that is credited with gold items has the id of the item with

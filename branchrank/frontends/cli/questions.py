@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 import branchrank
 from branchrank.core.errors import BranchRankError, QuestionError, UsageError
@@ -17,6 +19,7 @@ from branchrank.frontends.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, 
 from branchrank.frontends.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.frontends.cli.terminal import Command, CommandGroup, safe, say
 from branchrank.questions.anchoring import gold_repair, new_question, typed_span
+from branchrank.questions.question_files import with_needs
 from branchrank.questions.splits import largest_group, sources_of
 from branchrank.runs.words import plural
 
@@ -46,6 +49,13 @@ GOLD_LINES = 5
     multiple=True,
     metavar="A-B",
 )
+@flag(
+    "--need needs",
+    "Lines that are needed together with the lines of each other --need, such as guide.md:5-8. Separate "
+    "alternatives with commas. Repeatable.",
+    multiple=True,
+    metavar="FILE:A-B",
+)
 @switch("--unanswerable", "Add a question that the corpus does not answer.")
 @flag(
     "--quote",
@@ -65,11 +75,18 @@ def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet
     """
     if quote and given["unanswerable"]:
         raise UsageError("--quote needs gold lines", remedy=FLAGS)
-    gold = _given_gold(question, *(given.pop(name) for name in ("sources", "lines", "unanswerable")))
+    needed = [[GoldItem.of(span) for span in _needed(each)] for each in given.pop("needs")]
+    named = (given.pop(name) for name in ("sources", "lines", "unanswerable"))
+    gold = _given_gold(question, *named, bool(needed))
 
     def made(text: str, spans: Sequence[Span], quote: str = quote) -> Question:
-        items = tuple(GoldItem.of(each, quote="" if number else quote) for number, each in enumerate(spans))
-        return Question(question=text, gold=items, answerable=bool(items), **given)
+        items, needs = with_needs([GoldItem.of(each) for each in spans], needed)
+        if quote:
+            items = (replace(items[0], answer_quote=quote), *items[1:])
+        listed = len(spans) if needs else None
+        return Question(
+            question=text, gold=items, needs=needs, listed=listed, answerable=bool(items), **given
+        )
 
     with open_workspace(data_dir, quiet=quiet) as workspace:
         if gold is not None:
@@ -95,8 +112,17 @@ def _add(workspace: branchrank.Workspace, question: Question, questions: Path | 
         show_lines(texts, span.line_start, GOLD_LINES)
 
 
+def _needed(text: str) -> Iterator[Span]:
+    """Yield the alternatives of one --need."""
+    for place in text.split(","):
+        source, _, lines = place.rpartition(":")
+        if not source or not re.fullmatch(r"\d+(-\d+)?", lines):
+            raise UsageError(f"--need {text!r} is not a file with lines", remedy="--need guide.md:5-8")
+        yield typed_span(source, lines)
+
+
 def _given_gold(
-    question: str, sources: tuple[str, ...], lines: tuple[str, ...], unanswerable: bool
+    question: str, sources: tuple[str, ...], lines: tuple[str, ...], unanswerable: bool, needs: bool
 ) -> list[Span] | None:
     """Return the gold that was given as flags, or ``None`` if it is to be picked in the terminal UI."""
     if len(sources) != len(lines):
@@ -104,14 +130,15 @@ def _given_gold(
             f"there are {len(sources)} --source and {len(lines)} --lines; each --source needs one --lines",
             remedy=FLAGS,
         )
-    if unanswerable and sources:
+    if unanswerable and (sources or needs):
+        named = "--source" if sources else "--need"
         raise UsageError(
-            "--unanswerable and --source cannot be given together", remedy="remove --unanswerable or --source"
+            f"--unanswerable and {named} cannot be given together", remedy=f"remove --unanswerable or {named}"
         )
     gold = [typed_span(source, each) for source, each in zip(sources, lines, strict=True)]
-    if (sources or unanswerable) and not question:
-        raise UsageError("the question is missing", remedy='--question "how do I ..."')
-    if sources or unanswerable:
+    if sources or needs or unanswerable:
+        if not question:
+            raise UsageError("the question is missing", remedy='--question "how do I ..."')
         return gold
     if not on_terminal():
         raise UsageError("without a terminal, the question and its gold must be given as flags", remedy=FLAGS)

@@ -119,8 +119,8 @@ function answersOf({ run, question, passages }, title = "", more = () => []) {
   };
   const parts = title ? [make("h3", { class: "of" }, title)] : [];
   if (!answerable) parts.push(make("p", {}, "The corpus does not answer this question."));
-  items.forEach(([, first, , quote], number) => {
-    parts.push(lazy({ class: "hit" }, [make("strong", {}, "Gold "), placeOf(gold[number])], () =>
+  items.forEach(([, first, , quote, need], number) => {
+    parts.push(lazy({ class: "hit" }, [make("strong", {}, need ? `Gold, need ${need} ` : "Gold "), placeOf(gold[number])], () =>
       [first === null ? make("p", {}, quote || "The whole file.") : passage(passages(), gold[number], gold)]));
   });
   for (const [predictor, repeat, outcome, lost, error, ranks, hits, fallbacks] of rows) {

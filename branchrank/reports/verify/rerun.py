@@ -200,10 +200,12 @@ def _comparable(row: Row, with_ids: bool) -> dict[str, Any]:
     """Return the parts of a row that a rerun must repeat, as JSON values.
 
     Without ``with_ids``, the ids of hits are left out, because other packages can make them anew in each
-    process. The numbers of lines without content are compared with the corpus.
+    process. The numbers of lines without content are compared with the corpus. Rows of older versions have
+    one gold item per hit.
     """
     calls = [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in row.calls]
-    hits = tuple(replace(hit, id=hit.id if with_ids else "", blank_lines=None) for hit in row.hits)
+    unset: dict[str, Any] = {"blank_lines": None, "also_gold": msgspec.UNSET}
+    hits = tuple(replace(hit, id=hit.id if with_ids else "", **unset) for hit in row.hits)
     return {
         **msgspec.to_builtins(replace(row, error="", calls=(), hits=hits, lost=lost_in(row))),
         "calls": calls,
