@@ -189,7 +189,7 @@ def test_add_writes_needs(project: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_has_all_at_k_and_its_files_keep_needs(made: Path) -> None:
-    run = Run.load(made).data
+    run = Run.load(made)
     assert [each.needs for each in run.asked] == [((0,), (1, 2)), ((1,), (2, 3)), ()]
     for row in run.rows:
         question = run.scores.questions[row.question_id]

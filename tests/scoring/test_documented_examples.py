@@ -43,6 +43,7 @@ def compared(n, wins, losses, **options):
     [
         ("Success@k (hit@k)", "hit@1", "hit@1 is 0"),
         ("Success@k (hit@k)", "hit@5", "hit@5 is 1"),
+        ("All@k", "All@5", "All@5 is 1"),
         ("RR and RR@k (reciprocal rank, MRR)", "RR@5", "RR@5 = 1/2 = 0.5"),
         ("nDCG@k (normalized discounted cumulative gain)", "nDCG@5", "= 0.6309"),
         ("AP (average precision, MAP)", "AP", "AP = 0.5"),

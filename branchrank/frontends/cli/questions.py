@@ -76,8 +76,8 @@ def add(questions: Path | None, data_dir: Path, question: str, quote: str, quiet
     if quote and given["unanswerable"]:
         raise UsageError("--quote needs gold lines", remedy=FLAGS)
     needed = [[GoldItem.of(span) for span in _needed(each)] for each in given.pop("needs")]
-    named = (given.pop(name) for name in ("sources", "lines", "unanswerable"))
-    gold = _given_gold(question, *named, bool(needed))
+    sources, lines, unanswerable = (given.pop(name) for name in ("sources", "lines", "unanswerable"))
+    gold = _given_gold(question, sources, lines, unanswerable, bool(needed))
 
     def made(text: str, spans: Sequence[Span], quote: str = quote) -> Question:
         items, needs = with_needs([GoldItem.of(each) for each in spans], needed)
