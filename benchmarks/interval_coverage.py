@@ -183,10 +183,13 @@ def holds(bounds: Bounds, truth: float) -> float:
     return float(np.mean((bounds[0] <= truth + 1e-9) & (truth - 1e-9 <= bounds[1])))
 
 
-def each_sample(totals: PageTotals) -> list[PageTotals]:
-    """Split the totals of many samples."""
-    rows = zip(totals.sums, totals.squares, totals.non_zero, strict=True)
-    return [PageTotals(*map(np.asarray, row), sizes=totals.sizes) for row in rows]
+def each_test(totals: PageTotals, asked: float = 0.0) -> list[FlipTest]:
+    """Test each sample, with sign patterns of its own."""
+    rows = enumerate(zip(totals.sums, totals.squares, totals.non_zero, strict=True))
+    return [
+        FlipTest(PageTotals(*map(np.asarray, row), sizes=totals.sizes), asked=asked, seed=n, draws=DRAWS)
+        for n, row in rows
+    ]
 
 
 class Differences(NamedTuple):
@@ -209,7 +212,7 @@ class Differences(NamedTuple):
 
 def measure_differences(totals: PageTotals, truth: float) -> Differences:
     """Test each sample, whose true difference is ``truth``."""
-    tests = [FlipTest(each, draws=DRAWS) for each in each_sample(totals)]
+    tests = each_test(totals)
     found = [test.interval(ALPHA) for test in tests]
     assert all(found)
     low, high = np.array([(each.low, each.high) for each in found if each]).T
@@ -274,7 +277,7 @@ def measure_pages(cell: Cell, count: int) -> PageShares:
 
 def rejected(totals: PageTotals) -> float:
     """Return the share of the samples in which the test rejects that both systems are equally good."""
-    return float(np.mean([FlipTest(each, draws=DRAWS).p < ALPHA for each in each_sample(totals)]))
+    return float(np.mean([test.p < ALPHA for test in each_test(totals)]))
 
 
 def pages_table(count: int, numbers: Sequence[int]) -> None:
@@ -300,9 +303,8 @@ def pages_table(count: int, numbers: Sequence[int]) -> None:
                             str(lost.disagreed),
                         )
 
-    columns = "independent, rate, mean, -5 held, width, t held, t width, 15 differ, type I hits"
-    columns = f"pages of, n, ICC, p, {columns}, type I ranks, equivalent, disagree"
-    table(columns.split(", "), rows())
+    headings = "pages of, n, ICC, p, independent, rate, mean, -5 held, width, t held, t width, 15 differ"
+    table(f"{headings}, type I hits, type I ranks, equivalent, disagree".split(", "), rows())
     covers = [each.difference.held for each in found]
     widths = [each.difference.width for each in found]
     print(f"\nleast coverage {min(covers):.3f}; {sum(held < 0.93 for held in covers)} cells below .93; ")
@@ -318,8 +320,7 @@ def power_tables(count: int, _numbers: Sequence[int]) -> None:
         for gain in (0.0, 0.05, 0.08, 0.12):
             outcomes = differing(0.2, gain)
             random = np.random.default_rng([31, int(100 * icc), int(100 * gain)])
-            drawn = each_sample(samples(outcomes, sizes, icc, "rates", count, random))
-            tests = [FlipTest(each, asked=1.0) for each in drawn]
+            tests = each_test(samples(outcomes, sizes, icc, "rates", count, random), asked=1.0)
             shares.append(float(np.mean([test.p < ALPHA and test.mean > 0 for test in tests])))
         rows.append((f"{icc:g}", *map(short, shares)))
     table(("ICC", "better at 0", "+5", "+8", "+12"), rows)

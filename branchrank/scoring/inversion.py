@@ -13,9 +13,10 @@ the p-value of the verdict, so the interval contains 0 if and only if the verdic
    enumerated for up to 20 pages whose sum is not 0, and drawn with a seed for more.
 2. ``floor`` keeps the interval of a sample with few differences from being too short: if no question differs,
    ``flip`` rejects every theta but 0. It accepts (d - theta)**2 <= z**2 * deff / n * abs(theta) * (B -
-   abs(theta)), on the side of d (on both sides if d is 0). B is 1 for hits, and the root mean square of the
-   differences that are not 0 for other scores. ``deff`` is the design effect with z**2 pseudo-observations
-   and an assumed intraclass correlation of .4 * (1 - share of the corpus's pages that have questions).
+   abs(theta)), on the side of d (on both sides if d is 0). B is 1 for hits. For other scores, B is the root
+   mean square of the differences that are not 0 and of one difference of 1, whose weight is the share of
+   ties. ``deff`` is the design effect with z**2 pseudo-observations and an assumed intraclass correlation of
+   .4 * (1 - share of the corpus's pages that have questions), or 1 if all pages have.
 3. ``t`` is Student's t-test with the CR2 variance (:mod:`branchrank.scoring.clustering`). It extends the
    interval only if the verdict's test does not reject 0, and protects samples of few or unequal pages.
 
@@ -188,7 +189,8 @@ class FlipTest:
         scale = float(totals.squares + 1) / float(totals.non_zero + 1)
         padding = Padding(z2, scale, ASSUMED_ICC_OF_DIFFERENCES * (1 - self._asked))
         effect = 1.0 if self._asked >= 1 else float(design_effect(totals, padding))
-        most = np.sqrt(float(totals.squares) / float(totals.non_zero)) if totals.non_zero else 1.0
+        ties = 1 - float(totals.non_zero) / totals.n
+        most = np.sqrt((float(totals.squares) + ties) / (float(totals.non_zero) + ties))
         size, spread = abs(self.mean), z2 * effect / totals.n
         center, width = (2 * size + spread * most) / 2, 1 + spread
         root = np.sqrt(max(center**2 - width * size**2, 0.0))

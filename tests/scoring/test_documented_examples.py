@@ -188,5 +188,6 @@ def test_the_gate_passes_in_four_of_five_cases_with_the_documented_questions():
     for delta, *numbers in rows:
         for share, number in zip((0.0, 0.02, 0.05, 0.1, 0.2), numbers, strict=True):
             n = int(number.replace(",", ""))
-            assert passes(n, share, float(delta))
-            assert not passes(n // 2, share, float(delta))
+            assert passes(int(1.1 * n), share, float(delta))
+            if share == 0 or n * share > 30:
+                assert not passes(int(0.7 * n), share, float(delta))
