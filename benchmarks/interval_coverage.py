@@ -31,6 +31,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -75,18 +76,12 @@ RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
 SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
+EQUIVALENT = "equivalent within delta"
 
 
 def short(share: float) -> str:
     """Format a share as ``.957``, and a number above 1 (a width in percentage points) with one decimal."""
     return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a Markdown table with these column headings and rows."""
-    print(f"| {' | '.join(headings)} |\n|{' --- |' * len(headings)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |", flush=True)
 
 
 class Outcomes(NamedTuple):
@@ -178,8 +173,9 @@ def samples(
     )
 
 
-def holds(bounds: Bounds, truth: float) -> float:
+def holds(bounds: Bounds | None, truth: float) -> float:
     """Return the fraction of the intervals that contain the true value."""
+    assert bounds is not None
     return float(np.mean((bounds[0] <= truth + 1e-9) & (truth - 1e-9 <= bounds[1])))
 
 
@@ -192,42 +188,26 @@ def each_test(totals: PageTotals, asked: float = 0.0) -> list[FlipTest]:
     ]
 
 
-class Differences(NamedTuple):
-    """The test and the interval of a difference in many samples. The widths are in percentage points.
+def measure_differences(totals: PageTotals, truth: float) -> dict[str, float]:
+    """Test each sample, whose true difference is ``truth``. Widths are in percentage points.
 
-    ``disagreed`` counts the intervals that contradict their test. ``t_held`` and ``t_width`` belong to
-    Student's interval with the CR2 variance, and ``many`` is the share of the samples in which at least 15
-    questions differ.
+    "t" is Student's interval with the CR2 variance. "disagree" counts the intervals that contradict their
+    test.
     """
-
-    held: float
-    width: float
-    disagreed: int
-    rejected: float
-    equivalent: float
-    t_held: float
-    t_width: float
-    many: float
-
-
-def measure_differences(totals: PageTotals, truth: float) -> Differences:
-    """Test each sample, whose true difference is ``truth``."""
     tests = each_test(totals)
-    found = [test.interval(ALPHA) for test in tests]
-    assert all(found)
-    low, high = np.array([(each.low, each.high) for each in found if each]).T
-    rejected = np.array([test.p for test in tests]) < ALPHA
+    low, high = np.array([(each.low, each.high) for each in (of.interval(ALPHA) for of in tests) if each]).T
+    rejects = np.array([test.p for test in tests]) < ALPHA
     t_low, t_high = t_bounds(totals)
-    return Differences(
-        held=holds((low, high), truth),
-        width=float(100 * np.mean(high - low)),
-        disagreed=int(np.sum(rejected != ((low > 0) | (high < 0)))),
-        rejected=float(rejected.mean()),
-        equivalent=float(np.mean((low > -DELTA) & (high < DELTA))),
-        t_held=holds((t_low, t_high), truth),
-        t_width=float(100 * np.mean(t_high - t_low)),
-        many=float(np.mean(totals.non_zero >= 15)),
-    )
+    return {
+        "coverage": holds((low, high), truth),
+        "width": float(100 * np.mean(high - low)),
+        "t": holds((t_low, t_high), truth),
+        "t width": float(100 * np.mean(t_high - t_low)),
+        "15 differ": float(np.mean(totals.non_zero >= 15)),
+        "rejected": float(rejects.mean()),
+        "equivalent": float(np.mean((low > -DELTA) & (high < DELTA))),
+        "disagree": float(np.sum(rejects != ((low > 0) | (high < 0)))),
+    }
 
 
 def t_bounds(totals: PageTotals) -> Bounds:
@@ -240,21 +220,9 @@ def t_bounds(totals: PageTotals) -> Bounds:
     return totals.mean - half, totals.mean + half
 
 
-class PageShares(NamedTuple):
-    """The results for one cell of the simulation "pages"."""
-
-    independent: float
-    rate: float
-    mean: float
-    difference: Differences
-    type_one: float
-    type_one_ranks: float
-
-
-def measure_pages(cell: Cell, count: int) -> PageShares:
-    """Simulate one cell."""
-    seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model)]
-    random = np.random.default_rng(seeds)
+def measure_pages(cell: Cell, count: int) -> dict[str, float]:
+    """Simulate one cell: the intervals of a rate, a mean and a difference of -5 points, and the tests."""
+    random = np.random.default_rng([cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model)])
     sizes = page_sizes(cell.structure, cell.n)
 
     def draw(outcomes: Outcomes) -> PageTotals:
@@ -263,16 +231,14 @@ def measure_pages(cell: Cell, count: int) -> PageShares:
     rate, ranks = draw(hits(cell.p)), draw(reciprocal_ranks(cell.p))
     null, null_ranks = (draw(paired(of(cell.p), of(cell.p))) for of in (hits, reciprocal_ranks))
     worse = paired(hits(cell.p), hits(cell.p - DELTA))
-    bounds = mean_bounds(rate, rate=True), mean_bounds(ranks, rate=False)
-    assert all(bounds)
-    return PageShares(
-        independent=holds(wilson_bounds(rate.mean, rate.n), cell.p),
-        rate=holds(bounds[0], cell.p) if bounds[0] else 0.0,
-        mean=holds(bounds[1], reciprocal_ranks(cell.p).mean) if bounds[1] else 0.0,
-        difference=measure_differences(draw(worse), worse.mean),
-        type_one=rejected(null),
-        type_one_ranks=rejected(null_ranks),
-    )
+    return {
+        "independent": holds(wilson_bounds(rate.mean, rate.n), cell.p),
+        "rate": holds(mean_bounds(rate, rate=True), cell.p),
+        "mean": holds(mean_bounds(ranks, rate=False), reciprocal_ranks(cell.p).mean),
+        **measure_differences(draw(worse), worse.mean),
+        "type I": rejected(null),
+        "type I, ranks": rejected(null_ranks),
+    }
 
 
 def rejected(totals: PageTotals) -> float:
@@ -280,58 +246,46 @@ def rejected(totals: PageTotals) -> float:
     return float(np.mean([test.p < ALPHA for test in each_test(totals)]))
 
 
+def print_figures(names: str, rows: Iterable[tuple[Sequence[str], dict[str, float]]]) -> None:
+    """Print a table of figures with a row for each cell. ``names`` are the titles of the first columns."""
+    for number, (cell, figures) in enumerate(rows):
+        if number == 0:
+            headings = (*names.split(", "), *figures)
+            print(f"| {' | '.join(headings)} |\n|{' --- |' * len(headings)}")
+        print(f"| {' | '.join((*cell, *map(short, figures.values())))} |", flush=True)
+
+
 def pages_table(count: int, numbers: Sequence[int]) -> None:
-    """Print one row per cell of the simulation "pages"."""
-    found: list[PageShares] = []
+    """Print the table for questions on the same pages."""
+    cells = itertools.product(STRUCTURES, numbers, CLUSTERINGS, RATES)
+    print_figures(
+        "pages of, n, ICC, p",
+        (
+            ((structure, str(n), name, f"{p:g}"), measure_pages(Cell(structure, n, icc, model, p), count))
+            for structure, n, (icc, model, name), p in cells
+        ),
+    )
 
-    def rows() -> Iterable[Sequence[str]]:
-        for structure in STRUCTURES:
-            for n in numbers:
-                for icc, model, name in CLUSTERINGS:
-                    for p in RATES:
-                        shares = measure_pages(Cell(structure, n, icc, model, p), count)
-                        found.append(shares)
-                        lost, *type_one = shares[3:]
-                        figures = (*shares[:3], lost.held, lost.width, lost.t_held, lost.t_width, lost.many)
-                        rates = (*type_one, lost.equivalent)
-                        yield (
-                            structure,
-                            str(n),
-                            name,
-                            f"{p:g}",
-                            *map(short, (*figures, *rates)),
-                            str(lost.disagreed),
-                        )
 
-    headings = "pages of, n, ICC, p, independent, rate, mean, -5 held, width, t held, t width, 15 differ"
-    table(f"{headings}, type I hits, type I ranks, equivalent, disagree".split(", "), rows())
-    covers = [each.difference.held for each in found]
-    widths = [each.difference.width for each in found]
-    print(f"\nleast coverage {min(covers):.3f}; {sum(held < 0.93 for held in covers)} cells below .93; ")
-    print(f"mean width {np.mean(widths):.1f}")
+def measure_power(icc: float, count: int) -> dict[str, float]:
+    """Simulate how often a candidate is better, with 400 questions on all 31 pages of a corpus."""
+    sizes, figures = np.array([13] * 28 + [12] * 3), {}
+    for gain in (0.0, 0.05, 0.08, 0.12):
+        random = np.random.default_rng([31, int(100 * icc), int(100 * gain)])
+        tests = each_test(samples(differing(0.2, gain), sizes, icc, "rates", count, random), asked=1.0)
+        figures[f"better at +{100 * gain:.0f}"] = float(np.mean([t.p < ALPHA and t.mean > 0 for t in tests]))
+    return figures
 
 
 def power_tables(count: int, _numbers: Sequence[int]) -> None:
-    """Print the power of the test if every page of the corpus is asked, and of the planned differences."""
-    sizes = np.array([13] * 28 + [12] * 3)
-    rows = []
-    for icc in (0.0, 0.05, 0.1):
-        shares = []
-        for gain in (0.0, 0.05, 0.08, 0.12):
-            outcomes = differing(0.2, gain)
-            random = np.random.default_rng([31, int(100 * icc), int(100 * gain)])
-            tests = each_test(samples(outcomes, sizes, icc, "rates", count, random), asked=1.0)
-            shares.append(float(np.mean([test.p < ALPHA and test.mean > 0 for test in tests])))
-        rows.append((f"{icc:g}", *map(short, shares)))
-    table(("ICC", "better at 0", "+5", "+8", "+12"), rows)
-    print("\nPower for the difference that `branchrank power` calls detectable with 80% power\n")
+    """Print the power of the test, and of the differences that a plan calls detectable."""
+    print_figures("ICC", (((f"{icc:g}",), measure_power(icc, count)) for icc in (0.0, 0.05, 0.1)))
     models = (CLUSTERINGS[0], (0.2, "shared", ".2, shared"), *CLUSTERINGS[1:])
-    plans = ((structure, *model, share) for structure in PLANNED for model in models for share in (0.2, 0.4))
-    table(
-        ("pages of", "ICC", "disagreement", "detectable", "power"),
+    print_figures(
+        "pages of, ICC, disagreement",
         (
-            (structure, name, f"{share:g}", *delivered(structure, icc, model, share, count))
-            for structure, icc, model, name, share in plans
+            ((structure, name, f"{share:g}"), delivered(structure, icc, model, share, count))
+            for structure, (icc, model, name), share in itertools.product(PLANNED, models, (0.2, 0.4))
         ),
     )
 
@@ -342,17 +296,17 @@ def differing(share: float, gain: float) -> Outcomes:
     return Outcomes(np.array([1.0, 0.0, -1.0]), np.array([won, 1 - share, share - won]))
 
 
-def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, str]:
+def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> dict[str, float]:
     """Return the difference that a plan calls detectable, and its simulated power."""
     sizes = np.array(PLANNED[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes), sizes.var() / sizes.mean() ** 2), icc=icc)
     made = plan(n, disagreement=disagreement, pages=planned)
     if made.detectable is None:
-        return "none", ""
+        return {"detectable": float("nan"), "power": float("nan")}
     random = np.random.default_rng([n, int(100 * icc), int(100 * disagreement)])
     drawn = samples(differing(disagreement, made.detectable), sizes, icc, model, count, random)
-    return f"{made.detectable:.3f}", short(rejected(drawn))
+    return {"detectable": made.detectable, "power": rejected(drawn)}
 
 
 QUERIES = (20, 50, 300)
@@ -405,22 +359,23 @@ def true_difference(kind: Kind) -> float:
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 
 
-def graded_row(name: str, queries: int, count: int, *, equal: bool) -> Sequence[str]:
+def measure_graded(kind: Kind, queries: int, count: int, *, equal: bool) -> dict[str, float]:
     """Simulate one cell of AP or nDCG."""
-    drawn = graded_differences(KINDS[name], queries, count, equal=equal)
+    drawn = graded_differences(kind, queries, count, equal=equal)
     squares, non_zero = (drawn**2).sum(-1), np.count_nonzero(drawn, axis=-1).astype(np.float64)
     totals = PageTotals(sums=drawn, squares=squares, non_zero=non_zero, sizes=np.ones(queries))
-    truth = 0.0 if equal else true_difference(KINDS[name])
-    found = measure_differences(totals, truth)
-    figures = map(short, (found.held, found.width, found.t_held, found.t_width, found.rejected))
-    return name, str(queries), f"{100 * truth:.1f}", *figures, str(found.disagreed)
+    return measure_differences(totals, 0.0 if equal else true_difference(kind))
 
 
 def graded_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for AP and nDCG."""
-    headings = "measure, n, difference, coverage, width, t coverage, t width, rejected, disagree"
-    cells = ((name, n, equal) for name in KINDS for n in QUERIES for equal in (True, False))
-    table(headings.split(", "), (graded_row(name, n, count, equal=equal) for name, n, equal in cells))
+    print_figures(
+        "measure, n, difference",
+        (
+            ((name, str(n), "none" if equal else "some"), measure_graded(kind, n, count, equal=equal))
+            for (name, kind), n, equal in itertools.product(KINDS.items(), QUERIES, (True, False))
+        ),
+    )
 
 
 SHARE = 0.05
@@ -477,12 +432,8 @@ def compared(pages: Sequence[Floats], corpus: int) -> Comparison:
     return compare_strata([stratum], [("a", "b")], measure="hit@1", options=options)[0]
 
 
-def share_of(found: Sequence[Comparison], condition: Callable[[Comparison], bool]) -> str:
-    return short(float(np.mean([condition(each) for each in found])))
-
-
-def better(each: Comparison) -> bool:
-    return each.verdict == "better"
+def share_of(found: Sequence[Comparison], condition: Callable[[Comparison], bool]) -> float:
+    return float(np.mean([condition(each) for each in found])) if found else 0.0
 
 
 def unquestioned(each: Comparison) -> bool:
@@ -490,38 +441,30 @@ def unquestioned(each: Comparison) -> bool:
     return each.verdict == "better" and not each.more_pages
 
 
-def equivalent(each: Comparison) -> bool:
-    return each.verdict == "equivalent within delta"
+def bounds_of(each: Comparison) -> tuple[float, float]:
+    """Return the bounds of the interval, or those of all differences if there is none."""
+    return (-1.0, 1.0) if each.ci_low is None or each.ci_high is None else (each.ci_low, each.ci_high)
 
 
-def passes(each: Comparison) -> bool:
-    return gate(each, each.delta).outcome == "pass"
-
-
-def above_delta(each: Comparison) -> bool:
-    return each.ci_low is not None and each.ci_low > -each.delta
-
-
-def within_delta(each: Comparison) -> bool:
-    return above_delta(each) and each.ci_high is not None and each.ci_high < each.delta
-
-
-def skewed_row(kind: str, name: str, sizes: Sequence[int], count: int) -> Sequence[str]:
-    """Simulate one cell. ``false`` is without the rule for pages that have no question."""
+def measure_skewed(kind: str, sizes: Sequence[int], count: int) -> dict[str, float]:
+    """Simulate one cell. "false" is the share of false verdicts without the rule for unasked pages."""
     random = np.random.default_rng([len(kind), len(sizes), max(sizes)])
     drawn = (skewed_differences(kind, sizes, random) for _ in range(count))
     found = [compared(each, 10 * len(sizes)) for each in drawn]
+    if kind == "ties":
+        inside = [max(map(abs, bounds_of(each))) < DELTA for each in found]
+        false = float(np.mean(inside)), share_of(found, lambda each: each.verdict == EQUIVALENT)
+    else:
+        false = share_of(found, lambda each: each.verdict == "better"), share_of(found, unquestioned)
     truth = -SHARE if kind == "ties" else 0.0
-    before, now = (within_delta, equivalent) if kind == "ties" else (better, unquestioned)
-    held = share_of(found, lambda each: (each.ci_low or 0) <= truth <= (each.ci_high or 0))
-    word = "equivalent" if kind == "ties" else "better"
-    return kind, name, word, share_of(found, before), share_of(found, now), held
+    held = share_of(found, lambda each: bounds_of(each)[0] <= truth <= bounds_of(each)[1])
+    return {"false": false[0], "false, no caution": false[1], "coverage": held}
 
 
 def skewed_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for differences that lost or large pages decide."""
-    headings = ("differences", "pages", "verdict", "false", "false, no caution", "coverage")
-    table(headings, (skewed_row(*cell, count) for cell in SKEWED))
+    cells = (((kind, name), measure_skewed(kind, sizes, count)) for kind, name, sizes in SKEWED)
+    print_figures("differences, pages", cells)
 
 
 #: The pages of a corpus, and how many of them have questions.
@@ -540,37 +483,37 @@ def corpus_sample(
     )
 
 
-def unasked_row(corpus: int, asked: int, count: int) -> Iterable[str]:
+def measure_unasked(corpus: int, asked: int, count: int) -> dict[str, float]:
     """Simulate the pages of one corpus without a question."""
-    random = np.random.default_rng([corpus, asked])
+    random, figures = np.random.default_rng([corpus, asked]), {}
 
     def draw(lost: float, outcomes: Outcomes) -> list[Comparison]:
         return [corpus_sample(corpus, asked, lost, outcomes, random) for _ in range(count)]
 
     for gain in (0.05, 0.08, 0.12):
         found = [each for each in draw(0, differing(0.2, gain)) if each.verdict == "better"]
-        yield short(len(found) / count)
-        yield share_of(found, lambda each: each.more_pages > 0) if found else ""
+        figures[f"+{100 * gain:.0f} better"] = len(found) / count
+        figures[f"caution at +{100 * gain:.0f}"] = share_of(found, lambda each: each.more_pages > 0)
     for share in (SHARE, 2 * SHARE):
         lost = round(share * corpus)
         win = lost / (corpus - lost)
         found = draw(share, differing(win, win))
-        yield from (share_of(found, better), share_of(found, unquestioned))
+        figures[f"{share:.0%} lost, better"] = share_of(found, lambda each: each.verdict == "better")
+        figures[f"{share:.0%} lost, no caution"] = share_of(found, unquestioned)
     found = draw(SHARE, differing(0, 0))
-    yield from (share_of(found, each) for each in (equivalent, above_delta, passes))
+    figures["equivalent"] = share_of(found, lambda each: each.verdict == EQUIVALENT)
+    figures["low > -delta"] = share_of(found, lambda each: bounds_of(each)[0] > -each.delta)
+    figures["gate passes"] = share_of(found, lambda each: gate(each, each.delta).outcome == "pass")
+    return figures
 
 
 def unasked_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the table for pages of a corpus without a question."""
-    headings = (
-        "+5 better, caution, +8 better, caution, +12 better, caution, false better at 5% lost, no caution"
-    )
-    headings = f"pages, asked, {headings}, at 10% lost, no caution, equivalent, low > -delta, gate passes"
-    rows = ((str(corpus), str(asked), *unasked_row(corpus, asked, count)) for corpus, asked in ASKED)
-    table(headings.split(", "), rows)
+    cells = (((str(corpus), str(asked)), measure_unasked(corpus, asked, count)) for corpus, asked in ASKED)
+    print_figures("pages, asked", cells)
 
 
-def topics_row(pages: int, questions: int, count: int) -> Sequence[str]:
+def measure_topics(pages: int, questions: int, count: int) -> dict[str, float]:
     """Simulate topics of so many pages, each with so many questions."""
     random = np.random.default_rng([pages, questions])
     size = pages * questions
@@ -581,13 +524,14 @@ def topics_row(pages: int, questions: int, count: int) -> Sequence[str]:
         shared, own = (random.choice([1.0, 0.0, -1.0], (60, each), p=chances) for each in (1, size))
         values = np.where(random.random((60, 1)) < 0.5, shared, own).ravel()
         rejections += [FlipTest(page_totals(values, each)).p < ALPHA for each in clusters]
-    return str(pages), str(questions), *map(short, rejections / count)
+    return dict(zip(("pages as clusters", "topics as clusters"), rejections / count, strict=True))
 
 
 def topics_table(count: int, _numbers: Sequence[int]) -> None:
     """Print the type I error rate for topics over several pages."""
-    headings = ("pages of a topic", "questions of a page", "pages as clusters", "topics as clusters")
-    table(headings, (topics_row(pages, questions, count) for pages in (2, 3, 4) for questions in (2, 4)))
+    sizes = itertools.product((2, 3, 4), (2, 4))
+    cells = (((str(pages), str(each)), measure_topics(pages, each, count)) for pages, each in sizes)
+    print_figures("pages of a topic, questions of a page", cells)
 
 
 def main() -> None:

@@ -49,25 +49,24 @@ def test_intervals_have_their_coverage_and_verdicts_their_level(
     coverage: ModuleType, structure: str, n: int, icc: float, model: str, p: float
 ) -> None:
     found = coverage.measure_pages(coverage.Cell(structure, n, icc, model, p), SAMPLES)
-    for held in (found.rate, found.mean, found.difference.held):
-        assert held >= 0.93 - noise(0.93)
-    assert found.type_one <= 0.05 + noise(0.05)
-    assert found.type_one_ranks <= 0.05 + noise(0.05)
-    assert found.difference.equivalent <= 0.025 + noise(0.025)
-    assert found.difference.disagreed == 0
+    for name in ("rate", "mean", "coverage"):
+        assert found[name] >= 0.93 - noise(0.93)
+    for name in ("type I", "type I, ranks"):
+        assert found[name] <= 0.05 + noise(0.05)
+    assert found["equivalent"] <= 0.025 + noise(0.025)
+    assert found["disagree"] == 0
 
 
 def test_intervals_that_ignore_pages_do_not_reach_their_coverage(coverage: ModuleType) -> None:
     cell = coverage.Cell("sample", 160, 0.5, "rates", 0.5)
-    assert coverage.measure_pages(cell, SAMPLES).independent < 0.75
+    assert coverage.measure_pages(cell, SAMPLES)["independent"] < 0.75
 
 
 def test_the_planned_power_is_reached(coverage: ModuleType) -> None:
-    _, power = coverage.delivered("sample", 0.2, "shared", 0.4, SAMPLES)
-    assert float(power) >= 0.8 - noise(0.8)
+    assert coverage.delivered("sample", 0.2, "shared", 0.4, SAMPLES)["power"] >= 0.8 - noise(0.8)
 
 
 def test_topics_over_several_pages_are_one_cluster(coverage: ModuleType) -> None:
-    _, _, pages, topics = coverage.topics_row(4, 2, SAMPLES // 4)
-    assert float(pages) > 0.15
-    assert float(topics) <= 0.05 + 2 * noise(0.05)
+    found = coverage.measure_topics(4, 2, SAMPLES // 4)
+    assert found["pages as clusters"] > 0.15
+    assert found["topics as clusters"] <= 0.05 + 2 * noise(0.05)
