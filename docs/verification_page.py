@@ -24,12 +24,15 @@ If an older version wrote a table without a new column, the other columns are co
 | measurement files and `run.json` | their digests in `run.json` |
 | rows | the plan: every question, predictor and repeat once, in order |
 | tables, reports and plots | the same files, made again in a temporary folder |
-| gold, credited hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
+| warnings, failures, LLMs and the seal's digest in `run.json` | the plan, the rows, the questions |
+| the queries in `timings.csv` | the questions that the plan's seed draws |
+| gold, the judgment of each hit, quoted passages | the documents, if the corpus is available (`--corpus`) |
 | the facts about indexes, embedder and corpus | the index that a rerun opens (`--rerun`) |
 
 Without `--rerun`, `branchrank verify` can't check whether a system, a class or an endpoint really returned
 the recorded hits. Somebody who changes rows and makes everything else again is found only by a rerun. Times
-can't be checked again.
+can't be checked again. If the run stores its questions as hashes, credits by a quote can't be checked. The
+LLM that an experiment file names for a class or an endpoint is compared only with a copy of the seal.
 
 ## Run some questions again
 

@@ -12,12 +12,14 @@ import pytest
 from support.commands import benchmark, invoke, make_project, program, write_lines
 from support.made_runs import Planned, make_questions, make_run
 
+from branchrank.core.io.files import write_jsonl
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.reports.drawing import drawn_by
 from branchrank.reports.verify import Verification, verify
 from branchrank.reports.writing import write_report
-from branchrank.runs.directory import read_run, sealed, write_run
+from branchrank.runs.directory import SealRecord, read_run, sealed, write_run
 from branchrank.runs.rows import read_rows
+from branchrank.runs.timings import write_timings
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +146,28 @@ def test_a_huge_number_in_a_run_file_uses_little_memory(copied: Path, name: str,
     findings, megabytes = map(int, ended.stdout.split())
     assert findings
     assert megabytes < 1000
+
+
+def test_values_that_the_run_implies_are_computed_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path, questions=make_questions(20), top_k=3)
+    write_report(run)
+    assert invoke("verify", run.directory).exit_code == 0
+    forged = msgspec.structs.replace(
+        run.record, warnings=(), failures=1, seal=SealRecord(file="plan.seal", digest="0" * 64)
+    )
+    rows = list(run.rows)
+    place, row = next((at, row) for at, row in enumerate(rows) if row.hits[0].gold is not None)
+    bare = msgspec.structs.replace(row.hits[0], gold=None)
+    rows[place] = msgspec.structs.replace(row, hits=(bare, *row.hits[1:]))
+    write_jsonl(run.directory / "rows.jsonl", rows)
+    kept = [each for each in run.timed if each.question_id != run.timed[0].question_id]
+    write_timings(run.directory / "timings.csv", kept)
+    write_run(run.directory, sealed(run.directory, forged))
+    result = invoke("verify", run.directory)
+    assert result.exit_code == 1
+    found = {tuple(line.split(": ")[:2]) for line in result.output.splitlines()}
+    key = f"question {row.question_id!r}, predictor {row.predictor!r}"
+    wanted = {("run.json", name) for name in ("failures", "warnings", "seal")}
+    wanted |= {("rows.jsonl", key), ("timings.csv", "predictor 'local'")}
+    assert wanted <= found
+    assert "hit 1: gold is None, should be 0" in result.output

@@ -14,6 +14,7 @@ from support.worlds import make_index
 from branchrank import Workspace
 from branchrank.core.io.files import write_jsonl
 from branchrank.core.records import Hit
+from branchrank.questions.question_files import EXAMPLE
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
@@ -26,6 +27,7 @@ class FirstPages:
     """A class of one's own: always the first lines of the first page."""
 
     name = "mine"
+    llm = "rented"
     page = "page-0.md"
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
@@ -72,6 +74,7 @@ def questions() -> list[dict[str, Any]]:
                 }
             )
     made += [{"id": f"u-{n}", "question": f"espresso {n}", "answerable": False} for n in range(2)]
+    made[-1][EXAMPLE] = "so that the run has a warning"
     return made
 
 

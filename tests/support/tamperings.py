@@ -17,8 +17,15 @@ from typing import Any
 import msgspec
 
 from branchrank.core.io.files import write_jsonl
-from branchrank.questions.question_files import load_questions, questions_digest, write_questions
+from branchrank.questions.question_files import (
+    load_questions,
+    questions_digest,
+    sample_questions,
+    write_questions,
+)
 from branchrank.runs.directory import QUESTIONS, ROWS, RUN_JSON, TIMINGS_CSV, read_run, write_run
+from branchrank.runs.rows import read_rows
+from branchrank.runs.warnings import warnings_of
 
 Doctor = Callable[[Path], None]
 Rows = list[dict[str, Any]]
@@ -224,8 +231,48 @@ def half_time(rows: list[dict[str, str]]) -> None:
 
 def invented_draw(run: Path) -> None:
     """Another seed, and times invented for the questions that it draws."""
+    setting(sample_seed=7)(run)
     on_record(lambda record: record.update(seed=7))(run)
-    on_timings(half_time)(run)
+    count = read_run(run).settings["benchmark"]["latency_sample"]
+    drawn = iter(sample_questions(load_questions(run / QUESTIONS), count, 7))
+    renamed: dict[str, str] = {}
+
+    def change(rows: list[dict[str, str]]) -> None:
+        for row in rows:
+            if row["question_id"] not in renamed:
+                renamed[row["question_id"]] = next(drawn).id
+            row["question_id"] = renamed[row["question_id"]]
+
+    on_timings(change)(run)
+
+
+def slowest(rows: list[dict[str, str]]) -> str:
+    """The question whose query took `local` the most time."""
+    own = [
+        row for row in rows if (row["predictor"], row["phase"], row["stage"]) == ("local", "warm", "total")
+    ]
+    return max(own, key=lambda row: float(row["ms"]))["question_id"]
+
+
+def without_slowest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    key = ("local", slowest(rows))
+    return [row for row in rows if (row["predictor"], row["question_id"]) != key]
+
+
+def failed_slowest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    failed = {"question_id": slowest(rows), "phase": "failed", "stage": "total", "ms": "0.0000"}
+    kept = without_slowest(rows)
+    return sorted([*kept, {"predictor": "local", **failed}], key=lambda row: row["predictor"])
+
+
+def relabel(run: Path) -> None:
+    """Say in the record and in the rows that a class uses no LLM."""
+    relabel_record(run)
+    on_rows(lambda rows: [row | {"llm": "none"} if row["predictor"] == "mine" else row for row in rows])(run)
+
+
+def relabel_record(run: Path) -> None:
+    on_record(lambda record: record["predictors"][-1].update(llm="none"))(run)
 
 
 def system(name: str, *path: str | int, value: Any) -> Doctor:
@@ -256,7 +303,8 @@ def changed_questions(run: Path, lines: Rows) -> None:
     write_jsonl(run / "gold.jsonl", [each for each in facts if each["question_id"] in golden])
     digest = questions_digest(questions)
     record = msgspec.structs.replace(read_run(run), question_ids=tuple(ids), questions_digest=digest)
-    write_run(run, record)
+    warnings = warnings_of(read_rows(run / ROWS), record, questions)
+    write_run(run, msgspec.structs.replace(record, warnings=warnings))
 
 
 def question_lines(run: Path) -> Rows:
@@ -302,6 +350,12 @@ def move_span(row: dict[str, Any]) -> None:
 
 def flip_gain(row: dict[str, Any]) -> None:
     next(hit for hit in row["hits"] if hit["gold"] is not None)["gain"] = 0
+
+
+def uncredit(row: dict[str, Any]) -> None:
+    """Take the credit of a hit on the gold away, and leave its lines."""
+    hit = next(hit for hit in row["hits"] if hit["gold"] is not None)
+    hit.update(gold=None, gain=1)
 
 
 def rename_lost(row: dict[str, Any]) -> None:
@@ -360,8 +414,27 @@ TAMPERINGS = (
     Tampering(
         "a hit credited by a quote that its lines lack",
         on_rows(credit_by_quote),
-        says="do not overlap the gold or contain its quote",
+        says="gold is 0, should be None",
     ),
+    Tampering("the credit of a hit removed", on_row(uncredit), says="gold is None, should be 0"),
+    Tampering("a gain flipped", on_row(flip_gain), says="gain is 0, should be 2"),
+    Tampering(
+        "an invented seal",
+        on_record(lambda record: record.update(seal={"file": "plan.seal", "digest": "0" * 64})),
+        says="run.json: seal: is",
+    ),
+    Tampering(
+        "warnings emptied",
+        on_record(lambda record: record.update(warnings=[])),
+        says="run.json: warnings: is ()",
+    ),
+    Tampering(
+        "the counts of failures and fallbacks",
+        on_record(lambda record: record.update(failures=3, fallbacks=2)),
+        says="run.json: failures: is 3, should be 0",
+    ),
+    Tampering("the slowest query left out", on_timings(without_slowest), says="predictor 'local': the timed"),
+    Tampering("a class with an LLM relabelled `none` in run.json", relabel_record, says="should be none"),
     Tampering(
         "the corpus digest",
         on_record(lambda record: record.update(corpus_digest="0" * 64)),
@@ -369,7 +442,9 @@ TAMPERINGS = (
         says="its digest is different",
     ),
     Tampering("names of two systems swapped in the rows", on_rows(swap_names), by=RERUN, says="rerun: "),
-    Tampering("a gain flipped", on_row(flip_gain), by=RERUN, says="rerun: hits 1 gain is 2, was 0"),
+    Tampering(
+        "a class with an LLM relabelled `none` everywhere", relabel, by=RERUN, says="the class names rented"
+    ),
     Tampering("a lost stage renamed", on_row(rename_lost), by=RERUN, says="rerun: lost is '', was 'rerank'"),
     Tampering(
         "a hit's id from another section",
@@ -436,8 +511,21 @@ TAMPERINGS = (
     Tampering("a predictor dropped", without_predictor, by=SEAL, says="the predictors: sealed"),
     Tampering("another baseline, by the order of predictors", other_baseline, by=SEAL, says="the predictors"),
     Tampering("delta", setting(delta=0.2), by=SEAL, says="benchmark.delta: sealed"),
-    Tampering("the seed, with invented times", invented_draw, by=SEAL, says="--sample-seed: sealed"),
+    Tampering("the seed, with invented times (with an LLM)", invented_draw, by=RERUN, says="seed is 7"),
     Tampering("every time halved", on_timings(half_time), by=NOTHING),
+    Tampering("slow queries counted as failed", on_timings(failed_slowest), by=NOTHING),
+    Tampering(
+        "the first queries left out of timings.csv",
+        on_timings(
+            lambda rows: [row for row in rows if (row["predictor"], row["phase"]) != ("local", "first")]
+        ),
+        by=NOTHING,
+    ),
+    Tampering(
+        "the counts of computed and reused results",
+        on_record(lambda record: record.update(computed={}, reused={"dense": 9})),
+        by=NOTHING,
+    ),
     Tampering("an index's build time and size", index_fact(build_seconds=0.1, bytes=9), by=NOTHING),
     Tampering(
         "the time of the run (`created`)",

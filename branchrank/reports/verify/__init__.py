@@ -23,14 +23,20 @@ from msgspec.structs import replace
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import digest_file
 from branchrank.core.io.progress import Notify, Progress, no_notice, shown_progress
-from branchrank.core.records import UNPLACED, Hit, Record
-from branchrank.documents.lines import blank_lines
+from branchrank.core.records import UNPLACED, Hit, Question, Record
 from branchrank.documents.loading import digest_now
 from branchrank.documents.named import locate_corpus
 from branchrank.documents.reading import document_lines
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
-from branchrank.reports.verify.derived import Finding, check_derived, check_rows, row_finding, some
+from branchrank.reports.verify.derived import (
+    Finding,
+    check_derived,
+    check_record,
+    check_rows,
+    row_finding,
+    some,
+)
 from branchrank.reports.verify.rerun import Rerun, ask_again
 from branchrank.runs import directory as names
 from branchrank.runs.bench.record import differences, read_seal, seal_of
@@ -38,9 +44,13 @@ from branchrank.runs.bench.resume import RunAccess
 from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
 from branchrank.runs.run_data import RunData
 from branchrank.runs.slices import gold_facts
-from branchrank.scoring.matching import is_strict
+from branchrank.scoring.matching import JudgedHit, judge
 
 __all__ = ["Finding", "Rerun", "Verification", "verify"]
+
+#: The fields of a judged hit that a predictor returned, and those that follow from the hit's lines.
+_RETURNED = set(JudgedHit.__struct_fields__) & set(Hit.__struct_fields__)
+_JUDGED = set(JudgedHit.__struct_fields__) - _RETURNED - {"characters", "tokens"}
 
 
 class Verification(Record, frozen=True, kw_only=True):
@@ -88,6 +98,7 @@ def verify(
     findings += check_rows(run)
     if any(each.name not in run.predictors for each in record.predictors):
         return Verification(findings=tuple(findings))
+    findings += check_record(run)
     if not record.corpus and (rerun or corpus is not None) and any(each.system for each in record.predictors):
         message = "is empty, although the systems of the run searched a corpus"
         findings.append(Finding(file=names.RUN_JSON, place="corpus", message=message))
@@ -173,10 +184,11 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
 
 
 def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
-    """Yield a finding for each hit whose credit or whose number of lines without content is wrong.
+    """Yield a finding for each judgment of a hit that the hit's lines contradict.
 
-    The lines of a credited hit overlap the gold's lines or contain its quote. The text of a hit is read from
-    the documents, because rows contain no text.
+    The hits are judged again, so a credit that is missing is found as well as a wrong one. The text of a hit
+    is read from the documents, because rows contain no text. A quote that the run stores only as a digest
+    can't be searched for, so a credit by this quote is not checked.
     """
 
     @cache
@@ -186,23 +198,23 @@ def _unfounded(run: RunData, root: Path) -> Iterator[Finding]:
         except OSError:
             return []
 
+    def as_returned(hit: JudgedHit, question: Question) -> Hit:
+        quotes = [question.gold[item].answer_quote or "" for item in hit.credits]
+        own = lines(hit.source)[hit.line_start - 1 : hit.line_end]
+        text = "\n".join([*own, *(quote for quote in quotes if quote.startswith(HASHED))])
+        kept = {name: getattr(hit, name) for name in _RETURNED}
+        return Hit(text=text, **kept)
+
     for row in run.rows:
         question = run.scores.questions[row.question_id]
-        for rank, each in enumerate(row.hits, start=1):
-            first, last = each.line_start, each.line_end
-            own = lines(each.source)[first - 1 : last]
-            blank = len(blank_lines(own))
-            if each.blank_lines != blank and each.source != UNPLACED:
-                message = f"hit {rank} has {blank} lines without content, not {each.blank_lines}"
-                yield row_finding(run.record.rows_file, row.key, message)
-            items = [question.gold[item] for item in each.credits]
-            text = "\n".join(own)
-            hit = Hit(id="", source=each.source, line_start=first, line_end=last, text=text, score=0)
-            if not all(
-                (item.answer_quote or "").startswith(HASHED) or is_strict(hit, item, question)
-                for item in items
-            ):
-                message = (
-                    f"hit {rank} is credited, but its lines do not overlap the gold or contain its quote"
-                )
-                yield row_finding(run.record.rows_file, row.key, message)
+        judged = judge([as_returned(hit, question) for hit in row.hits], question).hits
+        if len(judged) < len(row.hits):
+            yield row_finding(run.record.rows_file, row.key, "has a hit that overlaps an excluded span")
+            continue
+        for rank, (hit, again) in enumerate(zip(row.hits, judged, strict=True), start=1):
+            unknown = {"blank_lines"} if hit.source == UNPLACED else set()
+            for name in sorted(_JUDGED - unknown):
+                stored, made = getattr(hit, name), getattr(again, name)
+                if stored != made:
+                    message = f"hit {rank}: {name} is {stored!r}, should be {made!r}"
+                    yield row_finding(run.record.rows_file, row.key, message)

@@ -9,21 +9,26 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
 from branchrank.core.io.files import read_beneath
 from branchrank.core.records import Record
+from branchrank.questions.question_files import sample_questions
 from branchrank.reports.blocks import markdown
 from branchrank.reports.browser import gather_passages
 from branchrank.reports.content import report_content
 from branchrank.reports.drawing import drawings, drawn_elsewhere, standalone
 from branchrank.reports.writing import html, kept_passages
 from branchrank.runs import directory as names
+from branchrank.runs.bench.record import seal_of
+from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.rows import RowKey
 from branchrank.runs.run_data import RunData
 from branchrank.runs.tables import write_tables
+from branchrank.runs.timings import FIRST, TOTAL
+from branchrank.runs.warnings import warnings_of
 
 #: The maximum number of differences listed for one file; other differences are only counted.
 SHOWN = 5
@@ -156,6 +161,43 @@ def check_rows(run: RunData) -> list[Finding]:
         pairs = zip((row.key for row in run.rows), wanted, strict=True)
         faults = [(key, "is not in the plan's order") for key, planned in pairs if key != planned]
     return some(file, [row_finding(file, *fault) for fault in faults])
+
+
+def check_record(run: RunData) -> Iterator[Finding]:
+    """Yield a finding for each value that the plan, the rows or the questions contradict.
+
+    These are the values in ``run.json`` that are computed from them, and the queries that were timed.
+    """
+    record, settings = run.record, run.settings
+    computed = {
+        "seed": settings.sample_seed,
+        "top_k": settings.top_k,
+        "mode": settings.mode,
+        "failures": sum(row.status == "failed" for row in run.rows),
+        "fallbacks": sum(bool(row.fallbacks) for row in run.rows),
+        "warnings": warnings_of(run.rows, record, run.asked),
+    }
+    for name, value in computed.items():
+        if getattr(record, name) != value:
+            message = f"is {getattr(record, name)!r}, should be {value!r}"
+            yield Finding(file=names.RUN_JSON, place=name, message=message)
+    if record.seal is not None and record.seal.digest != (digest := seal_of(record).digest):
+        message = f"is {record.seal.digest!r}, but the digest of the run's plan is {digest!r}"
+        yield Finding(file=names.RUN_JSON, place="seal", message=message)
+    size = min(settings.latency_sample, len(run.asked))
+    drawn = {each.id for each in sample_questions(run.asked, size, settings.sample_seed)} if size else set()
+    for predictor in record.predictors:
+        place = f"predictor {predictor.name!r}"
+        label = predictor.llm if predictor.system is None else predictor.system.llm_label
+        labels = {predictor.llm, *(row.llm for row in run.rows if row.predictor == predictor.name)}
+        if labels != {label}:
+            message = f"its LLM is {', '.join(sorted(labels))}, should be {label}"
+            yield Finding(file=names.RUN_JSON, place=place, message=message)
+        wanted = set() if predictor.origin.startswith(PREFIX) else drawn
+        queries = [each for each in run.timed if each.predictor == predictor.name and each.phase != FIRST]
+        if {each.question_id for each in queries if each.stage == TOTAL} != wanted:
+            message = f"the timed questions are not the {len(wanted)} of the plan"
+            yield Finding(file=names.TIMINGS_CSV, place=place, message=message)
 
 
 def row_finding(file: str, key: RowKey, message: str) -> Finding:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from branchrank.core.errors import LLMError
 from branchrank.core.io.progress import Notify, Progress
-from branchrank.core.records import Record
+from branchrank.core.records import NO_LLM, NOT_REPORTED, Record
 from branchrank.questions.question_files import draw
 from branchrank.reports.verify.derived import Finding, row_finding, some
 from branchrank.runs.attribution import lost_in
@@ -120,7 +120,8 @@ def ask_again(
     ids = {*differing[:half], *others[: size - half]}
     with open_rerun(run.directory, run.record, ids, access, progress, notify) as rerun:
         again = _answers(run, rerun, progress)
-        indexes = [] if rerun.opened is None else list(_indexes(run, rerun.opened, not rerun.left_out))
+        facts = list(_labels(rerun.opened)) if rerun.opened else []
+        facts += _indexes(run, rerun.opened, not rerun.left_out) if rerun.opened else []
     counts = [sum(each.id in group for each in rerun.questions) for group in (differing, others)]
     done = Rerun(
         questions=len(rerun.questions),
@@ -133,7 +134,7 @@ def ask_again(
         others=(counts[1], len(others)),
     )
     file = run.record.rows_file
-    return done, [*indexes, *some(file, [row_finding(file, key, text) for key, text in again if text])]
+    return done, [*facts, *some(file, [row_finding(file, key, text) for key, text in again if text])]
 
 
 def _headline(run: RunData) -> tuple[str, ...]:
@@ -142,6 +143,15 @@ def _headline(run: RunData) -> tuple[str, ...]:
     pairs = [each for each in run.judgment.comparisons if best in (each.candidate, each.baseline)]
     closest = min(pairs, key=lambda each: abs(each.difference), default=None)
     return () if closest is None else (closest.candidate, closest.baseline)
+
+
+def _labels(opened: OpenPlan) -> Iterator[Finding]:
+    """Yield a finding for each class that names an LLM although the run says that it uses none."""
+    for predictor in opened.predictors:
+        label = getattr(getattr(predictor, "wrapped", None), "llm", NOT_REPORTED)
+        if predictor.llm == NO_LLM and label not in (NO_LLM, NOT_REPORTED):
+            message = f"rerun: its LLM is {NO_LLM}, but the class names {label}"
+            yield Finding(file=RUN_JSON, place=f"predictor {predictor.name!r}", message=message)
 
 
 def _indexes(run: RunData, opened: OpenPlan, is_whole: bool) -> Iterator[Finding]:
