@@ -39,7 +39,7 @@ from branchrank.reports.verify.derived import (
 )
 from branchrank.reports.verify.rerun import Rerun, ask_again
 from branchrank.runs import directory as names
-from branchrank.runs.bench.record import differences, read_seal, seal_of
+from branchrank.runs.bench.record import differences, read_seal, stored_seal
 from branchrank.runs.bench.resume import RunAccess
 from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
 from branchrank.runs.run_data import RunData
@@ -113,7 +113,7 @@ def verify(
         notes.append(f"{reason}, so the passages in {names.REPORT_HTML} were not compared")
     findings += derived
     if seal is not None:
-        found = differences(read_seal(Path(seal)), seal_of(record))
+        found = differences(read_seal(Path(seal)), stored_seal(directory, record))
         findings += [Finding(file=names.RUN_JSON, place="seal", message=str(each)) for each in found]
     done = None
     if rerun:

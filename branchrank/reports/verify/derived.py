@@ -22,7 +22,7 @@ from branchrank.reports.content import report_content
 from branchrank.reports.drawing import drawings, drawn_elsewhere, standalone
 from branchrank.reports.writing import html, kept_passages
 from branchrank.runs import directory as names
-from branchrank.runs.bench.record import seal_of
+from branchrank.runs.bench.record import stored_seal
 from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.rows import RowKey
 from branchrank.runs.run_data import RunData
@@ -181,7 +181,9 @@ def check_record(run: RunData) -> Iterator[Finding]:
         if getattr(record, name) != value:
             message = f"is {getattr(record, name)!r}, should be {value!r}"
             yield Finding(file=names.RUN_JSON, place=name, message=message)
-    if record.seal is not None and record.seal.digest != (digest := seal_of(record).digest):
+    if record.seal is not None and record.seal.digest != (
+        digest := stored_seal(run.directory, record).digest
+    ):
         message = f"is {record.seal.digest!r}, but the digest of the run's plan is {digest!r}"
         yield Finding(file=names.RUN_JSON, place="seal", message=message)
     size = min(settings.latency_sample, len(run.asked))

@@ -52,7 +52,7 @@ from branchrank.index.reader import Index
 from branchrank.questions.question_files import questions_digest
 from branchrank.runs.bench.opening import OpenPlan
 from branchrank.runs.bench.plan import AskedQuestions, Plan, check_plan
-from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
+from branchrank.runs.directory import RUN_JSON, IndexFacts, RunRecord, SealRecord
 from branchrank.runs.provenance import gather
 from branchrank.search.llm.ledger import read_prices
 
@@ -239,6 +239,15 @@ def seal_of(run: RunRecord) -> Seal:
         parts[f"benchmark.{name}"] = value
     short = {name: _part(value) for name, value in parts.items()}
     return Seal(digest=digest_of(short), parts=short)
+
+
+def stored_seal(directory: Path, run: RunRecord) -> Seal:
+    """Return the seal of the plan of the stored run ``run``.
+
+    The predictors are those that ``run.json`` contains, without fields that are newer than the run.
+    """
+    stored = msgspec.json.decode((directory / RUN_JSON).read_bytes())
+    return seal_of(msgspec.structs.replace(run, predictors=stored["predictors"]))
 
 
 def _part(value: object) -> Part:
