@@ -1,7 +1,9 @@
-"""Splits a question file into a tuning part and a test part that have no documents in common.
+"""Splits a question file into a tuning part and a test part by the documents of their gold.
 
-1. Questions whose gold is in the same document, or in an alias of the document, form one group. A question
-   with gold in several documents merges their groups. Each question without gold forms its own group.
+1. Questions whose first gold item is in the same document, or in an alias of the document, form one group.
+   Documents that only a question's other gold items are in (alternates) do not join groups, because a few
+   alternates would join most of a corpus; :func:`shared_documents` lists those that both parts have. Each
+   question without gold forms its own group.
 2. Groups are put in a seeded random order.
 3. The smaller part (the part with the smaller requested share) is filled with groups. Groups that would
    exceed the requested share are skipped. All groups that are not added to the smaller part go to the larger
@@ -33,7 +35,7 @@ class Split(NamedTuple):
 
 
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
-    """Split the questions by document.
+    """Split the questions by the document of their first gold item.
 
     ``share`` (greater than 0 and less than 1) is the fraction of all questions that the tuning part should
     contain. Raises :class:`QuestionError` if all questions are in one group.
@@ -82,12 +84,22 @@ def sources_of(question: Question) -> frozenset[str]:
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 
+def shared_documents(*parts: Sequence[Question]) -> list[str]:
+    """Return the documents that contain gold of questions in each of the parts."""
+    return sorted(frozenset.intersection(*(frozenset[str]().union(*map(sources_of, part)) for part in parts)))
+
+
 def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
     """Return a map from the first document of each group to the ids of the group's questions."""
     from scipy.cluster.hierarchy import DisjointSet
 
     # A group is named after its alphabetically first document, so the order of the questions does not matter.
-    names = {question.id: sorted(sources_of(question)) or [f"\x00{question.id}"] for question in questions}
+    names = {
+        question.id: sorted({question.gold[0].source_file, *question.source_aliases})
+        if question.gold
+        else [f"\x00{question.id}"]
+        for question in questions
+    }
     documents = DisjointSet(source for sources in names.values() for source in sources)
     for first, *others in names.values():
         for other in others:

@@ -127,8 +127,8 @@ class QuestionFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
         ``share`` (above 0, below 1) is the fraction of the questions to put in the tuning part. Questions
-        about the same document are always put in the same part, so the actual fraction can differ from
-        ``share``. Returns the questions in each of the two files.
+        whose first gold item is in the same document are always put in the same part, so the actual fraction
+        can differ from ``share``. Returns the questions in each of the two files.
         """
         from branchrank.questions.question_files import load_questions, write_questions
         from branchrank.questions.splits import split_questions

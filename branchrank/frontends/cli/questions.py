@@ -20,7 +20,7 @@ from branchrank.frontends.cli.search import on_terminal, open_workspace, search_
 from branchrank.frontends.cli.terminal import Command, CommandGroup, safe, say
 from branchrank.questions.anchoring import gold_repair, new_question, typed_span
 from branchrank.questions.question_files import with_needs
-from branchrank.questions.splits import largest_group, sources_of
+from branchrank.questions.splits import largest_group, shared_documents, sources_of
 from branchrank.runs.words import plural
 
 #: The flags that an error suggests if the command runs without a terminal.
@@ -287,13 +287,17 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
     By default, QUESTIONS is the question file of the workspace. NAME is the file name of QUESTIONS without
-    the extension. All questions about the same document are put into the same file.
+    the extension. All questions whose first gold item is in the same document are put into the same file.
+    Documents that have gold in both files, as alternates, are listed.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         parts = workspace.questions.split(questions, share=share, seed=seed)
     for path, part in parts.items():
         documents = frozenset[str]().union(*map(sources_of, part))
         click.echo(f"{path}: {len(part)} questions on {len(documents)} documents")
+    if shared := shared_documents(*parts.values()):
+        count = plural(len(shared), "document")
+        click.echo(safe(f"{count} with gold of both files, as alternates: {', '.join(shared)}"), err=True)
     everything = [each for part in parts.values() for each in part]
     made = len(next(iter(parts.values()))) / len(everything)
     if abs(made - share) > WARN_BEYOND:
