@@ -117,10 +117,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_a_command_without_its_extra_prints_the_command_that_installs_it(
-    extra: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    extra: str, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module, words = EXTRAS[extra]
     monkeypatch.chdir(project)
+    # A pipeline runs in a process of its own, which has the import path of the command.
+    (tmp_path / f"{module.partition('.')[0]}.py").write_text(
+        f"raise ModuleNotFoundError(name={module.partition('.')[0]!r})"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
     for name in [module, *(each for each in sys.modules if each.startswith(f"{module}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "branchrank.frontends.serve.mcp", raising=False)

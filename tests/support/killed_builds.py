@@ -43,10 +43,13 @@ def in_child(work: Callable[[], object]) -> tuple[int, object]:
 def answers(index: Index) -> object:
     """Everything that the index says, in a form that JSON keeps."""
     query = "what boils water"
-    return [
+    ranked = [
         index.vectors.search(index.embedder.embed_query(query), 50),
         index.bm25_chunks.search(query, 50),
         index.bm25_nodes.search(query, 50),
+    ]
+    return [
+        *([(key, float(score)) for key, score in each] for each in ranked),
         [chunk.text for chunk in index.chunks.values()],
         list(index.tree.nodes),
     ]
