@@ -203,8 +203,9 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: Match the start of HTML tags (``<div``), component tags (``<CamelCase``) and MDX tags (not ``<a@b.c>``).
-HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
+#: Match the start of HTML tags (``<div``, not ``<id,text>>``), component tags (``<CamelCase``) and MDX tags
+#: (not ``<a@b.c>``).
+HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)(?=[\s/>])")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
 
