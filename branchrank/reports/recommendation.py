@@ -265,14 +265,14 @@ def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Ce
         "unasked": f"Better on the pages asked, {name}:",
         "longer": f"Better with longer hits, {name}:",
     }.get(made.kind, f"{_verb(run)} {name}:")
-    more = [_reading_words(made.reading)] if made.reading else []
-    more += [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
+    read = f" {_reading_words(made.reading)}" if made.reading else ""
+    more = [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
     compared = {name, *(rival.baseline for rival in made.rivals)}
     if rest := [each for each in run.predictors if each not in compared]:
         more.append(
             f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
         )
-    return (Styled(lead), f"{_found(run, name)}, {over}.", *more)
+    return (Styled(lead), f"{_found(run, name)}, {over}.{read}", *more)
 
 
 def _reading_words(read: EqualReading) -> str:
