@@ -123,22 +123,19 @@ def chunk_document(
     *,
     target_tokens: int,
     overlap_tokens: int,
-    limit_tokens: int,
     count_tokens: CountTokens,
 ) -> list[Chunk]:
     """Return the document's chunks in line order.
 
-    A chunk's breadcrumb and text together have at most ``min(target_tokens, limit_tokens)`` tokens.
-    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
-    in a text, which must be the sum of the token counts of the text's words. The overlap is limited to
-    ``overlap_tokens`` tokens and to half of the chunk's budget.
+    A chunk's breadcrumb and text together have at most ``target_tokens`` tokens, which must be at least 8.
+    ``count_tokens`` returns the number of tokens in a text, which must be the sum of the token counts of the
+    text's words. The overlap is limited to ``overlap_tokens`` tokens and to half of the chunk's budget.
     """
     chunks: list[Chunk] = []
-    capacity = min(target_tokens, limit_tokens)
-    fit_breadcrumb = _breadcrumb_fitter(capacity // 2, count_tokens)
+    fit_breadcrumb = _breadcrumb_fitter(target_tokens // 2, count_tokens)
     for section, full_breadcrumb in zip(document.sections, breadcrumbs(document), strict=True):
         breadcrumb, breadcrumb_tokens = fit_breadcrumb(full_breadcrumb)
-        budget = capacity - breadcrumb_tokens
+        budget = target_tokens - breadcrumb_tokens
         groups = _groups(section, budget, count_tokens)
         packed = _pack(groups, budget, min(overlap_tokens, budget // 2), count_tokens)
         for ordinal, pieces in enumerate(packed, start=1):

@@ -86,7 +86,6 @@ class ReadTask(Record, frozen=True, kw_only=True):
     chunker: str
     chunk_tokens: int
     chunk_overlap: int
-    chunk_limit: int
     bm25: Bm25Settings
     with_nodes: bool
     with_chunks: bool
@@ -99,7 +98,7 @@ class ReadTask(Record, frozen=True, kw_only=True):
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
         """Yield a function that reads a shard and returns an iterator over this one :class:`Shard`."""
-        chunker = open_chunker(self.chunker, min(self.chunk_tokens, self.chunk_limit), self.chunk_overlap)
+        chunker = open_chunker(self.chunker, self.chunk_tokens, self.chunk_overlap)
         yield lambda sources: iter([self.read(sources, chunker)])
 
     def read(self, sources: Sequence[str], chunker: Chunker | None) -> Shard:
@@ -126,7 +125,6 @@ class ReadTask(Record, frozen=True, kw_only=True):
                     document,
                     target_tokens=self.chunk_tokens,
                     overlap_tokens=self.chunk_overlap,
-                    limit_tokens=self.chunk_limit,
                     count_tokens=token_counter(),
                 )
         tokens = count_tokens(map(chunk_terms, chunks), analyze)
@@ -163,13 +161,17 @@ def read_contents(
             f"the chunker {settings.chunker} has no effect, because the chunks are those of {given}",
             remedy="remove `chunks` from branchrank.toml, or use the chunker sections",
         )
+    tokens = embedder.identity.chunk_tokens(settings.chunk_tokens)
+    if given is None and settings.chunk_tokens > embedder.identity.max_tokens:
+        workspace.notify(
+            f"chunk_tokens is {settings.chunk_tokens}, but {embedder.identity.name} reads at most "
+            f"{tokens} tokens of a chunk, so the chunks have at most {tokens}"
+        )
     task = ReadTask(
         root=str(root),
         chunker=settings.chunker,
-        chunk_tokens=settings.chunk_tokens,
+        chunk_tokens=tokens,
         chunk_overlap=settings.chunk_overlap,
-        # The model adds one token at each end of a text, so two tokens are subtracted from the model's limit.
-        chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
         with_nodes=workspace.given("nodes") is None,
         with_chunks=given is None,

@@ -29,24 +29,31 @@ def chunking(run: RunData) -> ReportSection | None:
     )
     headings = ("predictor", "chunker", "chunks", "index size", "lines per hit")
     caption = f"What chunking costs, over {over(run)}"
-    words = "Hits of different indexes have different lengths; the table of the reading compares them."
+    words = (
+        "A chunk has no more tokens than the embedder reads, even if chunk_tokens is higher. Hits of "
+        "different indexes have different lengths; the table of the reading compares them."
+    )
     return ReportSection("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
 
 
 def _cells(run: RunData, row: SummaryRow, index: IndexFacts) -> tuple[str, ...]:
     return (
         row.predictor,
-        _described(run.record.index_settings.get(index.name, {})),
+        _described(run.record.index_settings.get(index.name, {}), index.chunk_tokens),
         str(index.chunks),
         f"{index.bytes / 1e6:.1f} MB",
         number(row.lines_per_hit),
     )
 
 
-def _described(settings: Mapping[str, Any]) -> str:
-    """Describe the chunking of an index by its settings; older runs lack the default chunker."""
+def _described(settings: Mapping[str, Any], tokens: int) -> str:
+    """Describe the chunking of an index, with the number of tokens that the embedder reads.
+
+    Older runs lack the default chunker, and for them ``tokens`` is 0.
+    """
     default = IndexSettings()
     chunker = settings.get("chunker", default.chunker)
-    tokens = settings.get("chunk_tokens", default.chunk_tokens)
+    wanted = settings.get("chunk_tokens", default.chunk_tokens)
+    cut = f" (of {wanted})" if tokens and tokens < wanted else ""
     overlap = settings.get("chunk_overlap", default.chunk_overlap)
-    return f"{chunker}, {tokens} tokens" + (f", overlap {overlap}" if overlap else "")
+    return f"{chunker}, {tokens or wanted} tokens{cut}" + (f", overlap {overlap}" if overlap else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from branchrank.core.io.table import Table, table_of
@@ -10,7 +9,7 @@ from branchrank.core.records import NOT_REPORTED
 from branchrank.reports import line_plots, plots
 from branchrank.reports.blocks import Block, ReportSection
 from branchrank.reports.line_plots import Swept
-from branchrank.reports.result import over
+from branchrank.reports.result import over, swept
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run_data import RunData
@@ -18,9 +17,6 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile
 from branchrank.runs.words import NOTHING, margin, milliseconds, number, percent, plural
 from branchrank.search.llm.ledger import Totals, totals, totals_by
 
-#: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
-_SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
-_SETTING = re.compile(r", (?=[\w.-]+=)")
 _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
@@ -70,13 +66,10 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
     """Map the system name of each sweep, such as ``local``, to the sweep's points."""
     found: dict[str, list[Swept]] = {}
     for row in run.summary_rows:
-        name = _SWEPT.match(row.predictor)
+        name, values = swept(row.predictor)
         estimate = row.estimates[run.primary.name]
-        if name is None or estimate is None:
-            continue
-        pairs = (each.partition("=") for each in _SETTING.split(name["point"]))
-        values = {key: value for key, _, value in pairs}
-        found.setdefault(name["name"], []).append(Swept(name=row.predictor, values=values, estimate=estimate))
+        if values and estimate is not None:
+            found.setdefault(name, []).append(Swept(name=row.predictor, values=values, estimate=estimate))
     return {name: points for name, points in found.items() if len(points) > 1}
 
 

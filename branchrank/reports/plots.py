@@ -73,8 +73,8 @@ def differences(comparisons: Sequence[Comparison]) -> Plot:
         name="differences",
         description=f"Differences in {first.measure}. {'; '.join(row['words'] for row in rows)}",
         caption=f"Difference from {against} in {first.measure.replace('_', ' ')} over "
-        f"{plural(first.n, 'question')}, with its {confidence(first)}. Systems to the right of the line are "
-        f"better than {against}.{band if first.delta else ''}",
+        f"{plural(first.n, 'question')}, with its {confidence(first)}. Systems to the right of the line "
+        f"scored higher than {against}.{band if first.delta else ''}",
         spec=_differences_chart(rows, first),
     )
 

@@ -258,14 +258,14 @@ def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
 
 def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
     name, others = made.system, len(made.rivals) - 1
-    over = f"better than {closest.baseline} ({_difference(closest)})"
+    over = f"better than {closest.baseline} ({_difference(run, closest)})"
     if others:
         over += f" and {plural(others, 'other')}"
     lead = {
         "unasked": f"Better on the pages asked, {name}:",
         "longer": f"Better with longer hits, {name}:",
     }.get(made.kind, f"{_verb(run)} {name}:")
-    read = f" {_reading_words(made.reading)}" if made.reading else ""
+    read = f" {_reading_words(run, made.reading)}" if made.reading else ""
     more = [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
     compared = {name, *(rival.baseline for rival in made.rivals)}
     if rest := [each for each in run.predictors if each not in compared]:
@@ -275,13 +275,13 @@ def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Ce
     return (Styled(lead), f"{_found(run, name)}, {over}.{read}", *more)
 
 
-def _reading_words(read: EqualReading) -> str:
+def _reading_words(run: RunData, read: EqualReading) -> str:
     """Say how long both systems' hits are, and whether the lead holds at equal reading."""
     compared = read.comparison
     holds = "The lead holds" if compared.verdict == "better" else "The lead does not hold"
     return (
         f"Its hits have {number(read.lines_b)} lines, those of {compared.baseline} {number(read.lines_a)}. "
-        f"{holds} within the first {plural(read.lines, 'line')} of both ({_difference(compared)})."
+        f"{holds} within the first {plural(read.lines, 'line')} of both ({_difference(run, compared)})."
     )
 
 
@@ -301,7 +301,7 @@ def _tie(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell,
     lead = f"Inconclusive, {name} {leads}:" if made.open else f"{_verb(run)} {name}:"
     failed = f"{failed_words(closest)}; " if closest.reason == "failures" else ""
     costs = (_cost(run.summary_row(name)), *_faster(run, name, closest.baseline))
-    return (Styled(lead), f"{failed}{_found(run, name)}, {_unclear(closest)}.", *more, *costs)
+    return (Styled(lead), f"{failed}{_found(run, name)}, {_unclear(run, closest)}.", *more, *costs)
 
 
 def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell, ...]:
@@ -315,7 +315,9 @@ def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell,
         gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
         lead, more = f"{_verb(run)} {name}:", []
         text = f"{_found(run, name)}; {leader} costs an LLM for {gain}."
-    scored = f"{leader} scored {_score(run, leader)} ({_difference(rival)}), and {name} {_score(run, name)}."
+    scored = (
+        f"{leader} scored {_score(run, leader)} ({_difference(run, rival)}), and {name} {_score(run, name)}."
+    )
     costs = (_cost(run.summary_row(leader), leader), *_faster(run, name, leader))
     return (Styled(lead), text, *more, scored, *costs)
 
@@ -358,12 +360,22 @@ def _score(run: RunData, name: str) -> str:
     return score(run.scores.average(name, run.primary), run.primary.name)
 
 
-def _difference(rival: Comparison) -> str:
-    """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``."""
+def _difference(run: RunData, rival: Comparison) -> str:
+    """Return the difference as text, such as ``+1.9 points, adjusted 95% interval: −5.0 to +9.0``.
+
+    Its direction is that of the run's tables, candidate minus baseline. If the leader is the baseline, the
+    text starts with the name of the candidate.
+    """
     if rival.identical:
         return "identical hits"
+    named, pair = "", (rival.baseline, rival.candidate)
+    if all((each.baseline, each.candidate) != pair for each in run.judgment.comparisons):
+        rival = _seen_from(rival, rival.baseline)
+        named = f"{rival.candidate}: " if rival.difference else ""
     adjusted = "adjusted " if rival.family > 1 and rival.ci_low is not None else ""
-    return f"{change(rival.difference, rival.measure)}, {adjusted}{interval_words(rival, family=False)}"
+    return (
+        f"{named}{change(rival.difference, rival.measure)}, {adjusted}{interval_words(rival, family=False)}"
+    )
 
 
 def _open(rival: Comparison) -> str:
@@ -373,13 +385,13 @@ def _open(rival: Comparison) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _unclear(rival: Comparison) -> str:
+def _unclear(run: RunData, rival: Comparison) -> str:
     if rival.identical:
         return f"with the same hits as {rival.baseline}"
     if rival.verdict == "equivalent within delta":
         within = margin(rival.delta, rival.measure)
-        return f"as good as {rival.baseline} within {within} ({_difference(rival)})"
-    return f"no clear difference from {rival.baseline} ({_difference(rival)})"
+        return f"as good as {rival.baseline} within {within} ({_difference(run, rival)})"
+    return f"no clear difference from {rival.baseline} ({_difference(run, rival)})"
 
 
 def _cost(row: SummaryRow, who: str = "It") -> str:

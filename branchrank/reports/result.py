@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,6 +32,9 @@ from branchrank.scoring.measures import Mode, NamedMeasure
 #: How the sentences of a report describe each gold level.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
+#: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
+_SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
+_SETTING = re.compile(r", (?=[\w.-]+=)")
 
 
 def result(run: RunData) -> ReportSection:
@@ -141,9 +145,44 @@ def passages(run: RunData) -> ReportSection:
     return ReportSection("Passages", (rates_table(run, caption, strict, cell=value, costs=costs), words))
 
 
-def named(predictor: str, judgment: Judgment) -> Cell:
-    """Return a predictor's name, in bold if the predictor is the winner."""
-    return Styled(predictor) if predictor == judgment.winner else predictor
+def swept(predictor: str) -> tuple[str, dict[str, str]]:
+    """Return the name of a system and its settings in a sweep, if there are any.
+
+    >>> swept("local[rrf_k=10, vector_weight=0.5]")
+    ('local', {'rrf_k': '10', 'vector_weight': '0.5'})
+    """
+    found = _SWEPT.match(predictor)
+    if found is None:
+        return predictor, {}
+    pairs = (each.partition("=") for each in _SETTING.split(found["point"]))
+    return found["name"], {key: value for key, _, value in pairs}
+
+
+def named_rows(run: RunData, winner: str | None) -> list[tuple[Cell, SummaryRow]]:
+    """Return the rows of the summary with their names, in bold for the ``winner``.
+
+    The rows of a sweep are sorted by the primary measure and named by the settings that differ in the sweep.
+    The system is also named if the run has sweeps of several systems.
+    """
+    points: dict[str, list[dict[str, str]]] = {}
+    for row in run.summary_rows:
+        name, values = swept(row.predictor)
+        points.setdefault(name, []).extend([values] if values else [])
+    sweeps = {name: of for name, of in points.items() if len(of) > 1}
+
+    def short(predictor: str) -> str:
+        name, values = swept(predictor)
+        if not values or name not in sweeps:
+            return predictor
+        differing = [key for key in values if any(each.get(key) != values[key] for each in sweeps[name])]
+        words = ", ".join(f"{key}={values[key]}" for key in differing)
+        return f"{name}[{words}]" if len(sweeps) > 1 else words
+
+    rows = sorted(run.summary_rows, key=lambda row: -(row.rates[run.primary.name] or 0) if sweeps else 0)
+    return [
+        (Styled(short(row.predictor)) if row.predictor == winner else short(row.predictor), row)
+        for row in rows
+    ]
 
 
 def asked(run: RunData) -> str:
@@ -214,8 +253,7 @@ def rates_table(
     is_mixed = len(run.by_gold) > 1
     rows: list[tuple[Cell, ...]] = []
     for level, part in run.by_gold.items():
-        for row in part.summary_rows:
-            name = named(row.predictor, run.judgment) if part is run else row.predictor
+        for name, row in named_rows(part, run.judgment.winner if part is run else None):
             asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
             means = (cell(row.estimates[measure.name], measure.name) for measure in measures)
             more = (column.text(row) for column in costs)

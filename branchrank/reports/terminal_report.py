@@ -16,7 +16,7 @@ from branchrank.core.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.reports.content import heading
 from branchrank.reports.losses import misses
 from branchrank.reports.recommendation import cautions, decided, recommendation_cells, recommended
-from branchrank.reports.result import named, over, rates_tables, scoring_words
+from branchrank.reports.result import named_rows, over, rates_tables, scoring_words
 from branchrank.runs.attribution import short_id
 from branchrank.runs.directory import LATEST, find_run
 from branchrank.runs.run_data import RunData, with_others
@@ -48,11 +48,13 @@ def summary_table(run: RunData) -> Table:
         each.name.replace("_", "\n", 1): lambda row, name=each.name: score(row.rates[name], name)
         for each in with_others(first, run.extra)
     }
+    rows = named_rows(run, run.judgment.winner)
+    names = {row.predictor: name for name, row in rows}
     return table_of(
         f"Means over {over(run)}",
-        run.summary_rows,
+        [row for _, row in rows],
         {
-            "predictor": lambda row: named(row.predictor, run.judgment),
+            "predictor": lambda row: names[row.predictor],
             **scores,
             **{column.short: column.text for column in columns_of("terminal", run.summary_rows)},
         },

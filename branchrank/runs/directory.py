@@ -93,7 +93,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     ``recall_depth`` is set. ``own_files`` is true if the user provided the chunks or the nodes of the index
     as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
     ``token_vectors`` is the number format of the index's token vectors, ``none`` if it has none, and empty in
-    older runs. ``documents`` is 0 in older runs.
+    older runs. ``documents`` is 0 in older runs. ``chunk_tokens`` is the setting of this name, or what the
+    embedder reads if that is less, and 0 in older runs.
     """
 
     name: str
@@ -113,6 +114,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     own_files: bool = False
     token_vectors: str = ""
     documents: int = 0
+    chunk_tokens: int = 0
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
 """A results table for publication, with systems, measures and marks for significant differences.
 
 1. The table shows each system's mean for each measure. All means are over the same questions (queries).
-2. On each measure, all systems are compared either with one baseline or with each other. P-values (with
-   Holm's correction) and intervals are adjusted for all comparisons on the same measure
-   (:mod:`branchrank.scoring.verdicts`).
+2. On each tested measure, all systems are compared either with one baseline or with each other. P-values
+   (with Holm's correction) and intervals are adjusted for all comparisons on the same measure
+   (:mod:`branchrank.scoring.verdicts`). A run tests only its primary measure, so the other measures of its
+   table have no marks.
 3. A mean that differs significantly from another system's mean is marked in the table. If there is one
    baseline, means that differ significantly from the baseline's mean are marked with a dagger. If there are
    several baselines, each system is identified by a letter, and a mean is marked with the letters of the
@@ -16,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from textwrap import wrap
 
+from msgspec.structs import replace
+
 from branchrank.core.errors import UsageError
 from branchrank.core.io.printable import safe
 from branchrank.core.io.table import DAGGER, Cell, Styled, Table, plain
 from branchrank.core.records import Record
-from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.run_comparison import RunComparison
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate, bounded, estimate
@@ -96,13 +98,12 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
-        by_test: dict[str, list[str]] = {}
+        several = len({each.measure for each in self.comparisons}) > 1
+        by_test: dict[str, dict[str, None]] = {}
         for each in self.comparisons:
-            by_test.setdefault(_test_words(each.test), []).append(each.measure)
-        tests = [
-            name if len(by_test) == 1 else f"{name} for {', '.join(dict.fromkeys(of))}"
-            for name, of in by_test.items()
-        ]
+            of = each.measure if several else f"{each.candidate} vs {each.baseline}"
+            by_test.setdefault(_test_words(each.test), {})[of] = None
+        tests = [name if len(by_test) == 1 else f"{name} for {', '.join(of)}" for name, of in by_test.items()]
         corrected = (
             "" if first.family == 1 else f", Holm-corrected for {first.family} comparisons per measure"
         )
@@ -110,8 +111,11 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         tested = dict.fromkeys(each.measure for each in self.comparisons)
         if len(tested) < len(self.measures):
             who += f" on {', '.join(tested)}, the only tested measure"
+        compared = {name for each in self.comparisons for name in (each.baseline, each.candidate)}
+        rest = ", ".join(each.name for each in self.systems if each.name not in compared)
         return (
             f"differs from {who} ({'; '.join(tests)}; two-sided{corrected}, adjusted p below {first.alpha:g})"
+            f"{rest and f'; not compared: {rest}'}"
         )
 
     def __str__(self) -> str:
@@ -194,18 +198,13 @@ def results_table(
     ``clusters`` maps each question id to the question's cluster. On each measure, the systems in ``pairs``
     (baseline, candidate) are compared as one family.
     """
-    if not clusters:
-        raise UsageError("there are no questions to compare on", remedy="give questions with gold")
     measures = tuple(next(iter(scores.values())))
     values = {each: {name: of[each] for name, of in scores.items()} for each in measures}
     return ResultsTable(
         title=title,
         questions=len(clusters),
         measures=measures,
-        systems=tuple(
-            SystemResult(name=name, means={each: estimate(of[each], clusters) for each in measures})
-            for name, of in scores.items()
-        ),
+        systems=_systems(scores, clusters),
         comparisons=tuple(
             found
             for each in measures
@@ -214,8 +213,18 @@ def results_table(
     )
 
 
+def _systems(scores: SystemScores, clusters: Mapping[str, str]) -> tuple[SystemResult, ...]:
+    """Return each system's means. Raises :class:`UsageError` if there are no questions."""
+    if not clusters:
+        raise UsageError("there are no questions to compare on", remedy="give questions with gold")
+    return tuple(
+        SystemResult(name=name, means={each: estimate(of[each], clusters) for each in of})
+        for name, of in scores.items()
+    )
+
+
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
-    """Return a run's table, with the declared comparisons on each of ``measures``.
+    """Return a run's table, with the declared comparisons on the primary measure.
 
     If ``measures`` is empty, the table contains the measures that were requested by name. If fewer than two
     measures were requested by name, the table contains the measures that the report shows. Raises
@@ -226,15 +235,17 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
     split = [made.split] if made.split and not made.experiment.endswith(made.split) else []
-    return results_table(
-        ", ".join([made.experiment, *split, f"{len(run.clusters)} {unit}"]),
-        {
-            name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
-            for name in run.predictors
-        },
-        run.clusters,
-        run.scores.comparable(pairs_of(baselines_of(run.settings.baseline, run.predictors), run.predictors)),
-        run.options,
+    scores = {
+        name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
+        for name in run.predictors
+    }
+    tested = next((labels[each.name] for each in chosen if each.same(run.primary)), "")
+    return ResultsTable(
+        title=", ".join([made.experiment, *split, f"{len(run.clusters)} {unit}"]),
+        questions=len(run.clusters),
+        measures=tuple(labels.values()),
+        systems=_systems(scores, run.clusters),
+        comparisons=tuple(replace(each, measure=tested) for each in run.judgment.comparisons if tested),
     )
 
 

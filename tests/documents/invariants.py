@@ -31,7 +31,6 @@ def chunks_of(document: Document, target_tokens: int) -> list[Chunk]:
         document,
         target_tokens=target_tokens,
         overlap_tokens=0,
-        limit_tokens=target_tokens,
         count_tokens=count_tokens,
     )
 

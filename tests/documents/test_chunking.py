@@ -41,9 +41,7 @@ def document(*blocks: tuple[BlockKind, str], headings: tuple[Heading, ...] = ())
 
 
 def chunks(doc: Document, target: int = 21, overlap: int = 0, limit: int = 1000) -> list[Chunk]:
-    return chunk_document(
-        doc, target_tokens=target, overlap_tokens=overlap, limit_tokens=limit, count_tokens=words
-    )
+    return chunk_document(doc, target_tokens=min(target, limit), overlap_tokens=overlap, count_tokens=words)
 
 
 def number(count: int, start: int = 0) -> str:
@@ -135,9 +133,7 @@ def test_a_line_over_the_budget_is_split_between_words() -> None:
 def test_a_word_over_the_budget_is_split_between_characters() -> None:
     count = token_counter()
     text = "字" * 100
-    result = chunk_document(
-        document(("prose", text)), target_tokens=20, overlap_tokens=0, limit_tokens=20, count_tokens=count
-    )
+    result = chunk_document(document(("prose", text)), target_tokens=20, overlap_tokens=0, count_tokens=count)
     assert "".join(c.text for c in result).replace(" ", "") == text
     assert max(count(c.text) + count(c.breadcrumb) for c in result) <= 20
 
@@ -173,7 +169,7 @@ def test_text_that_the_tokenizer_rejects_is_split_too() -> None:
     blob = "x" * 20_000
     assert count(blob) == 1
     result = chunk_document(
-        document(("prose", blob)), target_tokens=100, overlap_tokens=0, limit_tokens=100, count_tokens=count
+        document(("prose", blob)), target_tokens=100, overlap_tokens=0, count_tokens=count
     )
     assert max(len(c.text) for c in result) <= 6400
     assert "".join(c.text for c in result).replace(" ", "") == blob

@@ -69,9 +69,7 @@ def _read(shape: Shape, content: bytes) -> Cost:
     start = time.process_time()
     document = read_document(shape.source, content)
     nodes, _ = build_nodes([document], "corpus")
-    chunks = chunk_document(
-        document, target_tokens=256, overlap_tokens=0, limit_tokens=254, count_tokens=count_tokens
-    )
+    chunks = chunk_document(document, target_tokens=254, overlap_tokens=0, count_tokens=count_tokens)
     seconds = time.process_time() - start
     return Cost(seconds, len(content), len(msgspec.json.encode(nodes)), len(msgspec.json.encode(chunks)))
 

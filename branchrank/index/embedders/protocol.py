@@ -57,6 +57,13 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
     document_prefix: str = ""
     weights_digest: str = ""
 
+    def chunk_tokens(self, wanted: int) -> int:
+        """Return ``wanted`` tokens, or the most tokens of a chunk that the model reads if that is less.
+
+        The model adds one token at each end of a text, so a chunk has two tokens less than its limit.
+        """
+        return min(wanted, max(8, self.max_tokens - 2))
+
 
 def model_changed(built: EmbedderIdentity, current: EmbedderIdentity) -> ArtifactError:
     """Return the error for an index whose model is not the ``current`` one."""

@@ -168,9 +168,10 @@ def _indexes(run: RunData, opened: OpenPlan, is_whole: bool) -> Iterator[Finding
         index = opened.indexes.get(then.name)
         if index is None:
             continue
+        newer = [] if then.chunk_tokens else ["chunk_tokens"]
         facts = index_facts(then.name, index)
         facts = opened.measured(facts) if is_whole else facts
-        now = replace(facts, **{name: getattr(then, name) for name in kept})
+        now = replace(facts, **{name: getattr(then, name) for name in (*kept, *newer)})
         corpus = (index.manifest.corpus_digest, index.manifest.exclude)
         recorded = {"corpus": (record.corpus_digest, record.corpus_exclude), then.name: then}
         found = {"corpus": corpus, then.name: now}

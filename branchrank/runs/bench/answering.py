@@ -135,9 +135,11 @@ def quality_pass(
     computed: Counter[str] = Counter()
     reused: Counter[str] = Counter()
     progress("questions", done, total)
+    # The LLM stages of this process count the calls of its systems.
+    counted = {each.name for each in opened.records if each.system is not None and executor.in_process}
     for answered in executor.map(AnsweringTask(opened), shards_of(wanted)):
         log.append(answered.row)
-        if not executor.in_process:  # the calls of this process are already counted
+        if answered.row.predictor not in counted:
             for call in answered.row.calls:
                 opened.meter.add(call)
         computed.update(answered.computed)

@@ -138,6 +138,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         own_files=bool(manifest.given["chunks"] or manifest.given["nodes"]),
         token_vectors=manifest.settings.token_vectors,
         documents=manifest.documents,
+        chunk_tokens=manifest.embedder.chunk_tokens(manifest.settings.chunk_tokens),
     )
 
 

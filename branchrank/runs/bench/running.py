@@ -126,9 +126,13 @@ def run_opened(
         started = planned if begun is None else _resumed(planned, read_run(directory), log, options)
         if log.torn:
             options.notify(f"{log.path}: the last row is incomplete, so its question is answered again")
-        opened.stages.keep_failures(call for row in log.rows.values() for call in row.calls)
+        earlier = [call for row in log.rows.values() for call in row.calls]
+        opened.stages.keep_failures(earlier)
+        for call in earlier:
+            opened.meter.add(call)
         rows, computed, reused = quality_pass(opened, opened.questions, log, executor, progress)
         opened.stages.keep_failures(call for row in rows for call in row.calls)
+        opened.meter.closed = True  # the latency pass repeats calls that are already counted
         timings = _timings(directory, opened, rows, progress)
         log.rewrite(rows)
         # The log stays locked until the run's status is `finished`, so that no other process resumes the run.

@@ -51,17 +51,21 @@ class LLMStages:
 class LLMMeter:
     """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
 
-    The totals include the number of calls that a cache or a cassette answered.
+    The totals include the number of calls that a cache or a cassette answered. A meter that is ``closed``
+    counts no more calls.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
         self.show = show
+        self.closed = False
         self.prices: PriceTable | None = None
         self.calls = self.tokens = self.cached = self.replayed = 0
         self.cost = 0.0
 
     def add(self, call: LLMCall) -> None:
         """Count one call and show the totals."""
+        if self.closed:
+            return
         self.calls += 1
         self.tokens += call.prompt_tokens + call.completion_tokens
         self.replayed += call.replayed
