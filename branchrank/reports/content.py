@@ -18,7 +18,8 @@ from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.reports.recommendation import is_pilot
 from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics
-from branchrank.runs.directory import IndexFacts, RunRecord
+from branchrank.runs.bench.trec_predictor import PREFIX as TREC
+from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import counted, plural
 from branchrank.search.systems.query import read_filters
@@ -111,6 +112,7 @@ def facts(run: RunData) -> ReportSection:
         rows += [(name, described), (f"{name}, build", built)]
         if index.distance.words and _calibrated(run, index.name):
             rows.append((f"{name}, threshold", index.distance.words))
+    rows += [(each.name, _asked_where(each)) for each in record.predictors if each.system is None]
     if record.filters:
         rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
     rows += [
@@ -120,6 +122,17 @@ def facts(run: RunData) -> ReportSection:
         ("created", record.created),
     ]
     return ReportSection("Run details", (_facts_table("Questions, corpus, index and settings", rows),))
+
+
+def _asked_where(predictor: PredictorRecord) -> str:
+    """Return what answered for a predictor that is not a system, and whether it could see the gold."""
+    if predictor.origin.startswith(TREC):
+        return f"hits of {predictor.origin}"
+    if predictor.origin.startswith(("http://", "https://")):
+        return f"{predictor.origin}, over HTTP"
+    if predictor.source_digest:
+        return f"{predictor.origin}, in a process of its own"
+    return "object in the process of the benchmark, which holds the gold"
 
 
 def _facts_table(caption: str, rows: list[tuple[str, str]]) -> Table:

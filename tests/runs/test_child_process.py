@@ -191,6 +191,10 @@ def test_an_object_stays_in_the_process(project: Path, monkeypatch: pytest.Monke
         run = workspace.benchmark([Here()], questions="q.jsonl", latency_sample=0, reports="reports/here")
     assert len(asked) == 2
     assert run.record.predictors[0].source_digest == ""
+    assert "object in the process of the benchmark" in (run.directory / "report.md").read_text()
+    assert ask(project, monkeypatch, "own:Plain", latency_sample=0, reports="reports/named").exit_code == 0
+    [report] = Path("reports/named").glob("*/report.md")
+    assert "own:Plain, in a process of its own" in report.read_text()
 
 
 def test_changed_code_is_another_plan(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
