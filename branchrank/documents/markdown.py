@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
 _FRONT_MATTER_KEY = re.compile(r"(title|description)\s*+[:=]")
-_EXPLICIT_ID = re.compile(r"\{(?:#([^\s{}]++)[^{}]*+|/\*\s*+#([^\s*{}]++)\s*+\*/)\}")
+_EXPLICIT_ID = re.compile(r"\{[ \t]*+(?:#([^\s{}]++)[^{}]*+|/\*\s*+#?([^\s*{}]++)\s*+\*/)\}")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
@@ -186,7 +186,9 @@ class _Walk:
                 case "heading_open":
                     self._heading(token, tokens[index + 1].content, line)
                 case "inline" if tokens[index - 1].type in ("th_open", "td_open"):
-                    self.cells.append(self.reader.inline(token.content, line))
+                    content, ids = _without_explicit_ids(token.content)
+                    self.reader.labels.extend(LinkTarget(name=name, line=line) for name in ids)
+                    self.cells.append(self.reader.inline(content, line))
                 case "inline" if tokens[index - 1].type != "heading_open":
                     self._paragraph(token.content, line)
                 case "bullet_list_open" | "ordered_list_open":
@@ -263,7 +265,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Split a heading into its text and the explicit ids in the attribute lists at its end."""
+    """Split a heading or table cell into its text and the ids in the attribute lists at its end."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

@@ -39,14 +39,18 @@ WITHIN_WORDS = frozenset(
         "sup tt u var wbr",
     )
 )
-#: An attribute list of MkDocs, Kramdown or Pandoc, such as ``{: #id .class key="value" }`` or ``{.class}``.
+#: An attribute list of Python-Markdown, Kramdown or Pandoc, such as ``{: #id .class key="value" }``. At least
+#: one attribute is more than a word, because ``{word}`` is usually text.
 ATTRIBUTES = re.compile(
-    r"""\{(?::[ \t]*+)?(?:(?:[#.][^\s{}"'=]++|[\w:-]++=(?:"[^"{}]*+"|'[^'{}]*+'|[^\s{}"']++)|-(?=\}))"""
+    r"""\{:?(?=[^{}]*(?:(?<=[\s{:])[#.]|=|\bdata-|-\}))[ \t]*+"""
+    r"""(?:(?:[#.][^\s{}"'=]++|[\w:-]++=(?:"[^"{}]*+"|'[^'{}]*+'|[^\s{}"']++)|[\w-]++)"""
     r"""(?:[ \t]++|(?=\})))++\}"""
 )
+#: An attribute list after an icon, such as ``:material-clock:{ .lg }``.
+_ICON_ATTRIBUTES = re.compile(rf"(?<=\w:){ATTRIBUTES.pattern}")
 _ID_ATTRIBUTE = re.compile(r"(?<=[\s{:])#([^\s{}]+)|(?<=[\s{:])id=[\"']?([^\s{}\"']+)")
 #: Tokens after which an attribute list can follow directly.
-_WITH_ATTRIBUTES = frozenset(("code_inline", "em_close", "image", "link_close", "strong_close"))
+_WITH_ATTRIBUTES = frozenset(("code_inline", "em_close", "image", "link_close", "s_close", "strong_close"))
 _ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
 ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
@@ -168,8 +172,10 @@ class _Rendering:
         for number, token in enumerate(tokens):
             match token.type:
                 case "text" if token.content.startswith("{"):
-                    is_line_end = number + 1 == len(tokens) or tokens[number + 1].type == "softbreak"
-                    self._add(self._without_attributes(token.content, before, is_line_end))
+                    after = tokens[number + 1].type if number + 1 < len(tokens) else ""
+                    self._add(self._without_attributes(token.content, before, after))
+                case "text" if ":{" in token.content:
+                    self._add(_ICON_ATTRIBUTES.sub("", token.content))
                 case "text" | "text_special":
                     self._add(token.content)
                 case "code_inline":
@@ -187,11 +193,17 @@ class _Rendering:
                     self._add_html(token.content)
             before = token.type
 
-    def _without_attributes(self, content: str, before: str, is_line_end: bool) -> str:
-        """Remove an attribute list directly after an element, and one on a line of its own."""
+    def _without_attributes(self, content: str, before: str, after: str) -> str:
+        """Remove an attribute list directly after an element, and one that is the last line of a paragraph.
+
+        An attribute list that starts with ``{:`` can also be another line of its own.
+        """
         match = ATTRIBUTES.match(content)
-        alone = before in ("", "softbreak") and is_line_end and content.startswith("{:")
-        if not match or not (before in _WITH_ATTRIBUTES or (alone and match.end() == len(content))):
+        is_last = before == "softbreak" and not after
+        is_line = is_last or (
+            content.startswith("{:") and before in ("", "softbreak") and after in ("", "softbreak")
+        )
+        if not match or not (before in _WITH_ATTRIBUTES or (is_line and not content[match.end() :].strip())):
             return content
         self.found.labels += (LinkTarget(name=name, line=self.line) for name in ids_of(match[0]))
         return content[match.end() :]

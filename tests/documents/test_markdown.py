@@ -289,6 +289,44 @@ def test_attribute_lists_are_no_text_and_their_ids_are_labels() -> None:
 
 
 @pytest.mark.parametrize(
+    ("markdown", "title", "labels"),
+    [
+        ("# First Steps { #first-steps }", "First Steps", ("first-steps",)),
+        ('# Extra { .cls #extra data-toc-label="a, b" }', "Extra", ("extra",)),
+        ("# Hidden {: #hid hidden data-search-exclude }", "Hidden", ("hid", "hidden")),
+        ("Set { #set-id }\n===", "Set", ("set-id", "set")),
+        ("# Left { data-search-exclude } { #one }", "Left", ("one", "left")),
+        ("# Route {id} and { word }", "Route {id} and { word }", ("route-id-and--word-",)),
+        ("# Code `{ #id }`", "Code { #id }", ("code--id-",)),
+    ],
+)
+def test_spaced_attribute_lists_of_headings(markdown: str, title: str, labels: tuple[str, ...]) -> None:
+    assert (read(markdown).title, read(markdown).sections[0].labels) == (title, labels)
+
+
+@pytest.mark.parametrize(
+    ("markdown", "readable", "labels"),
+    [
+        (
+            "Click [Get](x.md){ .md-button #get }, ![A](a.png){ width=300 loading=lazy }.",
+            "Click Get, A.",
+            ["get"],
+        ),
+        ("~~old~~{ .gone } `c`{ .py } *e*{ #e .x }", "old c e", ["e"]),
+        (":material-clock:{ .lg .middle } **Set up**", ":material-clock: Set up", []),
+        ("Text. (1)\n{ .annotate #p }", "Text. (1)", ["p"]),
+        ("- item\n{ .cls }", "- item", []),
+        ("| a { .x #cell } |\n|---|\n", "a", ["cell"]),
+        ("{ .cls } and\n{ .cls } more, [a](b.md) { .cls }", "{ .cls } and\n{ .cls } more, a { .cls }", []),
+        ("[a](b.md){word} {: x }", "a{word} {: x }", []),
+    ],
+)
+def test_spaced_attribute_lists_in_text(markdown: str, readable: str, labels: list[str]) -> None:
+    assert texts(markdown) == [readable]
+    assert [label.name for label in read(markdown).labels] == labels
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "[" * MAX_INLINE,
