@@ -172,6 +172,7 @@ class _Walk:
         self.first_line = first_line
         self.nesting = nesting
         self.lists = 0
+        self.tabs = 0
         self.bullet = ""
         self.row = first_line
         self.cells: list[str] = []
@@ -195,6 +196,8 @@ class _Walk:
                     self.lists += 1
                 case "bullet_list_close" | "ordered_list_close":
                     self.lists -= 1
+                case "tab_open" | "tab_close":
+                    self.tabs += token.nesting
                 case "list_item_open":
                     self.bullet = f"{token.info}{token.markup} " if token.info else "- "
                 case "tr_open":
@@ -219,7 +222,7 @@ class _Walk:
 
     def _heading(self, token: Token, content: str, line: int) -> None:
         assert token.map is not None
-        if token.level == 0 and self.nesting == 0:
+        if token.level == self.tabs and self.nesting == 0:
             end = self.first_line + token.map[1]
             self.reader.add_heading(int(token.tag[1]), content, range(line, end), self.targets)
             self.targets = []

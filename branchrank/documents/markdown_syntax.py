@@ -1,8 +1,10 @@
 """A Markdown parser for CommonMark and the extensions that most documentation generators support.
 
-1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are parsed by markdown-it and its plugins.
+1. Tables, strikethrough and footnotes are parsed by markdown-it and its plugins.
 2. A ``:::`` line, which opens or closes an admonition or directive, becomes one token of the type ``marker``.
    A ``(label)=`` line also becomes a marker token. The text between two ``:::`` lines is parsed as Markdown.
+   The same holds for the ``///`` lines of pymdownx. An admonition (``!!! note``, ``??? note``) or content tab
+   (``=== "Label"``) contains the lines after it that are indented by four spaces, and its title is a marker.
 3. In MDX, indented code and HTML blocks are turned off, so the text inside a component is parsed as Markdown.
    ``import`` and ``export`` statements, ``{/* comments */}`` and HTML comments become marker tokens. In plain
    Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. A component tag that spans several
@@ -37,6 +39,13 @@ MAX_NESTING = 50
 _COLON_FENCE = re.compile(
     r":{3,}[ \t]*(?P<directive>\{[\w:.-]+\})?(?P<attributes>\{[^{}]*\})?(?P<name>[\w-]+)?[ \t]*(?P<title>.*)"
 )
+_SLASH_FENCE = re.compile(r"/{3,}(?:[ \t]+(?P<name>[\w-]+)[ \t]*(?:\|(?P<title>.*))?)?")
+_SLASH_OPTION = re.compile(r"[\w-]+:(?:[ \t].*)?")
+_INDENTED = re.compile(
+    r"""(?:!!!|\?{3}\+?|={3}[+!]*(?=[ \t]+".*"[ \t]*$))[ \t]*(?P<type>[\w-]*)"""
+    r"""(?:[ \t]+(?:inline|end)(?![\w-]))*(?P<title>.*)"""
+)
+_INDENT = 4
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t].*)?")
 _TARGET = re.compile(r"\((?P<label>[^()\s](?:[^()]*[^()\s])?)\)=[ \t]*")
 _ESM = re.compile(
@@ -54,7 +63,6 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block.html_block import html_block
     from markdown_it.rules_inline.backticks import backtick
-    from mdit_py_plugins.admon import admon_plugin
     from mdit_py_plugins.footnote import footnote_plugin
 
     def markdown_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -73,9 +81,10 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING, "inline_definitions": True})
     parser.enable(["table", "strikethrough"])
     footnote_plugin(parser, inline=False, move_to_end=False)
-    admon_plugin(parser)
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("fence", "colon_fence", _colon_fence, interrupts)
+    parser.block.ruler.before("fence", "slash_fence", _slash_fence, interrupts)
+    parser.block.ruler.before("fence", "indented", _indented, interrupts)
     parser.block.ruler.before("fence", "target", _target, interrupts)
     tag = JSX_TAG if mdx else COMPONENT_TAG
     parser.block.ruler.before("fence", "component", partial(_component, tag), interrupts)
@@ -131,6 +140,53 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if title.startswith("[") and title.endswith("]"):
         title = title[1:-1]
     _push_marker(state, start, after, "title", title)
+    return True
+
+
+def _slash_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse an opening line such as ``/// note | Title`` with its indented options, or a closing ``///``."""
+    line = _line(state, start)
+    match = _SLASH_FENCE.fullmatch(line) if line.startswith("///") else None
+    if match is None or state.is_code_block(start):
+        return False
+    if not silent:
+        after = start + 1
+        options = state.blkIndent + _INDENT
+        while match["name"] and after < end and state.sCount[after] >= options:
+            if not _SLASH_OPTION.fullmatch(_line(state, after)):
+                break
+            after += 1
+        title = "" if match["name"] == "html" else (match["title"] or "").strip()
+        _push_marker(state, start, after, "title", title)
+    return True
+
+
+def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse an admonition or content tab. The content of its marker token is its title."""
+    line = _line(state, start)
+    match = _INDENTED.fullmatch(line) if line.startswith(("!!!", "???", "===")) else None
+    title = match["title"].strip() if match else ""
+    if match is None or not (match["type"] or title) or state.is_code_block(start):
+        return False
+    if silent:
+        return True
+    if len(title.split('"')) > 2 and title.endswith('"'):
+        title = title.partition('"')[2][:-1]
+    else:
+        title = title or match["type"].title()
+    kind = "tab" if line.startswith("=") else "admonition"
+    _push_marker(state, start, start + 1, "title", title)
+    before = state.parentType, state.lineMax, state.blkIndent
+    state.blkIndent += _INDENT
+    after = start + 1
+    while after < end and (state.isEmpty(after) or state.sCount[after] >= state.blkIndent):
+        after += 1
+    state.parentType, state.lineMax = "root", after
+    state.push(f"{kind}_open", "", 1)
+    state.md.block.tokenize(state, start + 1, after)
+    state.push(f"{kind}_close", "", -1)
+    state.parentType, state.lineMax, state.blkIndent = before
+    state.line = after
     return True
 
 

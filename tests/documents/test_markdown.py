@@ -183,6 +183,14 @@ def test_quotes_and_alerts() -> None:
         (":::{warning} Title\n:class: x\ntext\n:::", ["Title", "text"]),
         ("::: tip\ntext\n:::", ["text"]),
         ('!!! warning "Title"\n    text\n\n    more', ["Title", "text", "more"]),
+        ('!!! note ""\n    text', ["text"]),
+        ('??? note inline end "Say *x*"\n    text\nafter', ["Say x", "text", "after"]),
+        ('???+ "Title"\n\n    text', ["Title", "text"]),
+        ("!!! tip inline end\n    text\n\n\n    more", ["Tip", "text", "more"]),
+        ("!!!\n\n===", ["!!!", "==="]),
+        ("/// note | A *title*\n    type: x\n\ntext\n///\nafter", ["A title", "text", "after"]),
+        ("//// tab | A\n/// html | div.x\ntext\n///\n////", ["A", "text"]),
+        ("/// Adds one.\n//x", ["/// Adds one.\n//x"]),
         ("```{note} Title\n:class: x\n\n*text*\n```", ["Title", "text"]),
         ("````{note}\n```{tip}\ninner\n```\n````", ["inner"]),
         ("```{code-block} python\nx = 1\n```", ["x = 1"]),
@@ -191,6 +199,44 @@ def test_quotes_and_alerts() -> None:
 )
 def test_admonitions_and_directives(markdown: str, readable: list[str]) -> None:
     assert texts(markdown) == readable
+
+
+def test_content_tabs_are_containers_also_nested_and_in_lists() -> None:
+    text = (
+        '# Install\n=== "pip `x`"\n\n    Read the [guide](a.md).\n\n    ``` sh\n    a\n\n\n    b\n    ```\n\n'
+        '===! "conda"\n    !!! note ""\n\n        ~~~\n        c\n        ~~~\n\n        === "deep"\n\n'
+        '            d\n\n1.  one\n\n    === "item"\n\n        | e |\n        |---|\n'
+    )
+    assert blocks(text) == [
+        ("heading", "Install", 1, 1),
+        ("prose", "pip x", 2, 2),
+        ("prose", "Read the guide.", 4, 4),
+        ("code", "a\n\n\nb", 7, 10),
+        ("prose", "conda", 13, 13),
+        ("code", "c", 17, 17),
+        ("prose", "deep", 20, 20),
+        ("prose", "d", 22, 22),
+        ("list", "1. one", 24, 24),
+        ("list", "item", 26, 26),
+        ("table", "e", 28, 28),
+    ]
+    document = read(text)
+    assert document.notes == ()
+    assert [(each.text, each.target, each.line) for each in document.references] == [("guide", "a.md", 4)]
+
+
+def test_a_heading_in_a_content_tab_starts_a_section_and_one_in_an_admonition_does_not() -> None:
+    text = (
+        '=== "a"\n    ## One { #one-a }\n\n    === "b"\n\n        ### Two\n\n'
+        "    !!! note\n\n        # Three\n\n## Four"
+    )
+    document = read(text)
+    assert [(each.title, each.line_start, each.labels) for each in document.sections[1:]] == [
+        ("One", 2, ("one-a", "one")),
+        ("Two", 6, ("two",)),
+        ("Four", 12, ("four",)),
+    ]
+    assert texts(text)[-3:] == ["Note", "Three", "Four"]
 
 
 @pytest.mark.parametrize("fence", ["```", ":::"])
@@ -342,6 +388,9 @@ def test_spaced_attribute_lists_in_text(markdown: str, readable: str, labels: li
         "[a]: b 'c\n" * 900,
         "```{note}\n" * 500,
         ":::note\n" * 2000,
+        "/// note\n" * 2000,
+        '=== "a"\n\n\n' * 2000,
+        "\n".join(f"{' ' * 4 * depth}!!! a" for depth in range(200)),
         "(a)=\n" * 2000,
         "|a|\n|-|\n" * 1000,
     ],
