@@ -37,7 +37,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Record
-from branchrank.documents.lines import decode, split_lines
+from branchrank.documents.lines import decode, split_lines, without_encoded_data
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
@@ -325,7 +325,8 @@ class Findings:
 class Reader:
     """Reads the files of one format.
 
-    ``find`` finds the contents of a text file, given the file's path in the corpus and the file's lines. A
+    ``find`` finds the contents of a text file, given the file's path in the corpus and the file's lines (see
+    :func:`~branchrank.documents.lines.without_encoded_data`). A
     subclass can override :meth:`text`, and for a format that is not text also :meth:`read`. If ``version`` is
     not empty, it is part of the digest of each document, so that another version makes an index stale.
     """
@@ -347,7 +348,7 @@ class Reader:
         """Return the lines of the text, without line breaks, and what they contain. Never fails."""
         text, notes = self.text(content)
         lines = split_lines(text)
-        found = self.find(source, lines)
+        found = self.find(source, [without_encoded_data(line) for line in lines])
         found.notes = [*notes, *found.notes]
         return lines, found
 

@@ -44,6 +44,23 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
+#: A ``data:`` URI, or a run of characters that could be Base64.
+_ENCODED = re.compile(
+    r"(data:[\w.+/-]++(?:;[\w=.+-]++)*+,)[^\s\"'<>()\[\]]{200,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{201,}+=*+"
+)
+
+
+def without_encoded_data(line: str) -> str:
+    """Remove the data of long ``data:`` URIs, and runs of more than 200 characters that look like Base64."""
+    return line if len(line) < 200 else _ENCODED.sub(_kept, line)
+
+
+def _kept(run: re.Match[str]) -> str:
+    looks_random = all(re.search(kind, run[0]) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    separators = sum(map(run[0].count, "+/_-"))
+    return run[1] or ("" if looks_random and separators * 10 < len(run[0]) else run[0])
+
+
 #: A stripped line that is only a delimiter: of code in Markdown (also in JSON), reStructuredText and
 #: AsciiDoc; of a section, table or directive; or of a comment or docstring.
 _DELIMITER = re.compile(

@@ -7,7 +7,8 @@
    for each block.
 3. An ATX or setext heading starts a section unless the heading is inside a quote or a list. The labels of a
    heading are its GitHub-style slug, the explicit ids in ``{#id}`` or in an attribute list (``{: #id .class
-   }``), and the labels in the ``(label)=`` lines above the heading.
+   }``), the labels in the ``(label)=`` lines above the heading, and the ids of HTML tags in the heading or
+   above it, if the lines between have no text.
 4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
    of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
    directive for prose, such as ``{note}``.
@@ -44,7 +45,7 @@ _EXPLICIT_ID = re.compile(r"\{[ \t]*+(?:#([^\s{}]++)[^{}]*+|/\*\s*+#?([^\s*{}]++
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
-_CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*")
+_CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*(?:\[\^[^\s\]]+\]:\s*$)?")
 _PROSE_DIRECTIVES = frozenset(
     re.findall(
         r"[\w-]+",
@@ -99,6 +100,7 @@ class _Reader(Findings):
     def __init__(self, *, mdx: bool) -> None:
         super().__init__()
         self.mdx = mdx
+        self.targets: list[LinkTarget] = []
         self._env: dict[str, Any] = {}
         self._slugs: Counter[str] = Counter()
 
@@ -131,6 +133,8 @@ class _Reader(Findings):
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
         """Add ``text``, which starts at ``line``, as a block without blank lines at the start and end."""
+        if text.strip():
+            self.drop_targets()
         self.add_block(kind, [each.rstrip() for each in text.split("\n")], line)
 
     def inline(self, content: str, line: int) -> str:
@@ -143,13 +147,33 @@ class _Reader(Findings):
             )
         return "\n".join(each.strip() for each in text.split("\n"))
 
-    def add_heading(self, level: int, content: str, lines: range, targets: Sequence[LinkTarget]) -> None:
-        """Add a heading on the given lines. ``targets`` are the labels directly above the heading."""
+    def add_labeled(self, text: str, kind: BlockKind, line: int, known: int) -> None:
+        """Add ``text``. Its labels are those after the first ``known``.
+
+        Labels after the last line of the text belong to a heading that may follow.
+        """
+        self.add(text, kind, line)
+        end = line + text.rstrip().count("\n") if text.strip() else line - 1
+        labels = self.labels[known:]
+        self.labels[known:] = (label for label in labels if label.line <= end)
+        self.targets += (label for label in labels if label.line > end)
+
+    def drop_targets(self) -> None:
+        """Store the labels that no heading follows."""
+        self.labels += self.targets
+        self.targets = []
+
+    def add_heading(self, level: int, content: str, lines: range) -> None:
+        """Add a heading on the given lines. The labels directly above it are in ``targets``."""
+        targets = list(self.targets)
+        self.drop_targets()
         content, explicit = _without_explicit_ids(content)
+        known = len(self.labels)
         title = " ".join(self.inline(content, lines.start).split())
+        explicit += (label.name for label in self.labels[known:])
+        del self.labels[known:]
         slug = self._slug(title)
         names = dict.fromkeys([*(target.name for target in targets), *explicit, *([slug] if slug else [])])
-        self.labels.extend(targets)
         self.labels.extend(LinkTarget(name=name, line=lines.start) for name in [*explicit, slug] if name)
         start = targets[0].line if targets else lines.start
         self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
@@ -176,13 +200,10 @@ class _Walk:
         self.bullet = ""
         self.row = first_line
         self.cells: list[str] = []
-        self.targets: list[LinkTarget] = []
 
     def walk(self, tokens: Sequence[Token]) -> None:
         for index, token in enumerate(tokens):
             line = self.first_line + token.map[0] if token.map else 0
-            if token.type != "marker" and token.type != "heading_open":
-                self._drop_targets()
             match token.type:
                 case "heading_open":
                     self._heading(token, tokens[index + 1].content, line)
@@ -210,29 +231,31 @@ class _Walk:
                 case "fence":
                     self._fence(token, line)
                 case "html_block":
-                    self.reader.labels.extend(anchors(token.content, line))
-                    self.reader.add(html_text(token.content), "prose", line)
+                    self._html(token, line)
                 case "marker":
                     self._marker(token, line)
-        self._drop_targets()
-
-    def _drop_targets(self) -> None:
-        self.reader.labels.extend(self.targets)
-        self.targets = []
+        self.reader.drop_targets()
 
     def _heading(self, token: Token, content: str, line: int) -> None:
         assert token.map is not None
         if token.level == self.tabs and self.nesting == 0:
             end = self.first_line + token.map[1]
-            self.reader.add_heading(int(token.tag[1]), content, range(line, end), self.targets)
-            self.targets = []
+            self.reader.add_heading(int(token.tag[1]), content, range(line, end))
         else:
-            self._drop_targets()
             self._paragraph(content, line)
 
+    def _html(self, token: Token, line: int) -> None:
+        known = len(self.reader.labels)
+        self.reader.labels += (labels := anchors(token.content, line))
+        if not labels and not token.content.startswith("<!--"):
+            self.reader.drop_targets()
+        self.reader.add_labeled(html_text(token.content), "prose", line, known)
+
     def _paragraph(self, content: str, line: int) -> None:
+        known = len(self.reader.labels)
         text = re.sub(r"^\[![A-Za-z]+\][+-]?", "", self.reader.inline(content, line))
-        self.reader.add(self.bullet + text if text.strip() else "", "list" if self.lists else "prose", line)
+        text = self.bullet + text if text.strip() else ""
+        self.reader.add_labeled(text, "list" if self.lists else "prose", line, known)
         self.bullet = ""
 
     def _fence(self, token: Token, line: int) -> None:
@@ -258,10 +281,9 @@ class _Walk:
 
     def _marker(self, token: Token, line: int) -> None:
         if token.info == "target":
-            self.targets.append(LinkTarget(name=token.content, line=line))
-            return
-        self._drop_targets()
-        if token.info == "toctree":
+            self.reader.targets.append(LinkTarget(name=token.content, line=line))
+        elif token.info == "toctree":
+            self.reader.drop_targets()
             self.reader.toctree.extend(entry.strip() for entry in token.content.split("\n") if entry.strip())
         elif token.content:
             self._paragraph(token.content, line)

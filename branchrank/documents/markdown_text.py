@@ -64,7 +64,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: 
     """
     if len(content) > MAX_INLINE:
         return content
-    content = _without_components(content, mdx)
+    content = _without_components(content, mdx, line, found)
     tokens: list[Token] = []
     parser = markdown_parser(mdx)
     parser.inline.parse(content, parser, env, tokens)
@@ -121,7 +121,7 @@ def anchors(content: str, line: int) -> list[LinkTarget]:
     return labels
 
 
-def _without_components(text: str, mdx: bool) -> str:
+def _without_components(text: str, mdx: bool, line: int, found: Findings) -> str:
     if "<" not in text and not (mdx and "{" in text):
         return text
     pattern = _JSX if mdx else _COMPONENT
@@ -146,6 +146,8 @@ def _without_components(text: str, mdx: bool) -> str:
             if not (end := tags.end(start)):
                 continue
             position = end
+            if labels := anchors(text[start:end], line + text.count("\n", 0, start)):
+                found.labels += labels
         elif match[0] == "{/*":
             if last_comment_end < position:
                 continue

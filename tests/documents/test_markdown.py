@@ -113,7 +113,80 @@ def test_a_target_without_a_following_heading_is_only_a_label() -> None:
     assert document.sections[1].labels == ("b",)
 
 
+@pytest.mark.parametrize("suffix", ["md", "mdx"])
+@pytest.mark.parametrize(
+    ("above", "heading"),
+    [
+        ('<a name="x"></a>\n', "## B"),
+        ('<a id="x" />\n\n', "## B"),
+        ('<a name="x"></a>\n<a id="y"></a>\n\n', "B\n-"),
+        ('<span id="x"></span>\n\n(y)=\n', "## B"),
+        ("", '## <a name="x"></a>B'),
+        ("", '## B <span id="x"></span>'),
+        ("", '## <a href="#x" id="x">B</a> {#y}'),
+    ],
+)
+def test_ids_of_html_tags_above_or_in_a_heading_are_its_labels(above: str, heading: str, suffix: str) -> None:
+    text = f"# A\n\ntext <b id='no'>b</b>\n{above}{heading}\n\nend\n"
+    section = read(text, f"a.{suffix}").sections[1]
+    assert section.title == "B"
+    assert set(section.labels) == {"x", "b"} | {"y"} & set(text)
+    assert section.line_start == 4
+    assert [(block.kind, block.text) for block in section.blocks] == [("heading", "B"), ("prose", "end")]
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        '<a name="x"></a>\n\ntext\n',
+        '<a name="x">text</a>\n',
+        '<div id="x">\ntext\n</div>\n\n',
+        '<a id="x"></a>\n\n- i\n',
+    ],
+)
+def test_ids_of_html_tags_above_text_are_not_labels_of_the_heading_below(above: str) -> None:
+    document = read(f"# A\n\n{above}## B\n")
+    assert document.sections[1].labels == ("b",)
+    assert ("x", 3) in [(label.name, label.line) for label in document.labels]
+
+
 # -- text as a person reads it
+
+
+_BASE64 = "aGVsbG8/IHdvcmxk+MTIzNDU2Nzg5" * 10
+
+
+@pytest.mark.parametrize(
+    ("markdown", "readable"),
+    [
+        (f"![Shot](data:image/png;base64,{_BASE64 * 50}==)", ["Shot"]),
+        (f"see [a *b*](data:text/csv,{'a%2Cb' * 4000}) end", ["see a b end"]),
+        (f"![Shot][s]\n\n[s]: <data:image/png;base64,{_BASE64}>", ["Shot"]),
+        (f'a <img src="data:image/gif;base64,{_BASE64}"> b', ["a   b"]),
+        (f'```json\n{{"certificate": "{_BASE64}"}}\n```', ['{"certificate": ""}']),
+        (f"key {_BASE64}= end", ["key  end"]),
+        (f"text {_BASE64[:200]}", [f"text {_BASE64[:200]}"]),
+        ("a" * 300 + " " + "path/To1/" * 30, ["a" * 300 + " " + "path/To1/" * 30]),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_encoded_data_is_no_text(markdown: str, readable: list[str]) -> None:
+    assert texts(markdown) == readable
+
+
+@pytest.mark.parametrize("source", ["a.rst", "a.adoc", "a.text", "a.html"])
+def test_encoded_data_is_no_text_in_other_formats(source: str) -> None:
+    document = read(f"Title\n\nkey {_BASE64}\n", source)
+    assert _BASE64[:50] not in str(document.sections)
+    assert "key" in str(document.sections)
+
+
+@pytest.mark.parametrize("indent", ["    ", "  ", ""])
+def test_the_text_of_a_footnote_starts_on_the_next_line(indent: str) -> None:
+    text = f"a[^1]\n\n[^1]:\n{indent}The [text](b.md).\n\n[^2]: end\n"
+    assert texts(text) == ["a", "The text.", "end"]
+    assert read(text).notes == ()
+    assert [(reference.target, reference.line) for reference in read(text).references] == [("b.md", 4)]
 
 
 @pytest.mark.parametrize(
