@@ -126,6 +126,10 @@ class Document(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+#: The note on a Markdown file that is read as MDX. A corpus has one such note for all of its files.
+READ_AS_MDX = "read as MDX, because of import lines, JSX tags or comments in braces"
+
+
 def without_content(document: Document) -> Document:
     """Return the part of a document that an index build keeps in memory while it parses other documents."""
     return replace(document, sections=(), labels=(), references=(), notes=())

@@ -31,7 +31,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.records import Record
 from branchrank.documents.code_outline import GRAMMARS
-from branchrank.documents.document import Document
+from branchrank.documents.document import READ_AS_MDX, Document
 from branchrank.documents.navigation import with_navigation
 from branchrank.documents.reading import (
     READERS,
@@ -275,5 +275,14 @@ def corpus_of(root: Path, documents: Sequence[Document], notes: Sequence[str]) -
         root=str(root),
         documents=tuple(documents),
         digest=corpus_digest((document.source, document.digest) for document in documents),
-        notes=(*notes, *navigation_notes),
+        notes=(*_shared(notes), *navigation_notes),
     )
+
+
+def _shared(notes: Sequence[str]) -> Sequence[str]:
+    """Join the notes on Markdown files that are read as MDX."""
+    sources = [note.removesuffix(f": {READ_AS_MDX}") for note in notes if note.endswith(f": {READ_AS_MDX}")]
+    if len(sources) < 2:
+        return notes
+    others = [note for note in notes if not note.endswith(f": {READ_AS_MDX}")]
+    return [*others, f"{len(sources)} .md files, such as {sources[0]}, are {READ_AS_MDX}"]

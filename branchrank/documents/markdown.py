@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from branchrank.documents.document import (
+    READ_AS_MDX,
     Block,
     BlockKind,
     Findings,
@@ -33,7 +34,7 @@ from branchrank.documents.document import (
     Reader,
     plain_blocks,
 )
-from branchrank.documents.markdown_syntax import markdown_parser
+from branchrank.documents.markdown_syntax import looks_like_mdx, markdown_parser
 from branchrank.documents.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
 
 if TYPE_CHECKING:
@@ -59,10 +60,15 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, lines: list[str]) -> Findings:
-    """Read a Markdown file, or an MDX file (suffix ``.mdx``). Malformed content raises no exception."""
+    """Read a Markdown file or an MDX file. Malformed content raises no exception.
+
+    An MDX file has the suffix ``.mdx``, or the suffix ``.md`` and lines that only MDX has.
+    """
     lines = [line.replace("\r", " ") for line in lines]
     title, described, skipped = _front_matter(lines)
-    reader = _Reader(mdx=source.lower().endswith(".mdx"))
+    in_md = source.lower().endswith(".md") and looks_like_mdx("\n".join(lines[skipped:]))
+    reader = _Reader(mdx=in_md or source.lower().endswith(".mdx"))
+    reader.notes = [READ_AS_MDX] if in_md else []
     try:
         reader.read([""] * skipped + lines[skipped:], first_line=1, nesting=0)
     except _PARSER_FAULTS as error:

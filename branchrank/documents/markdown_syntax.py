@@ -7,8 +7,8 @@
    (``=== "Label"``) contains the lines after it that are indented by four spaces, and its title is a marker.
 3. In MDX, indented code and HTML blocks are turned off, so the text inside a component is parsed as Markdown.
    ``import`` and ``export`` statements, ``{/* comments */}`` and HTML comments become marker tokens. In plain
-   Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. A component tag that spans several
-   whole lines becomes a marker token.
+   Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. Lines that contain only component
+   tags become a marker token.
 4. Line breaks in a code span are kept, so that the lines of the text match the lines of the file.
 
 HTML and JSX tags are found in linear time, even if many tags are never closed.
@@ -53,7 +53,23 @@ _ESM = re.compile(
     r"|export\s*[{*]"
 )
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*[a-z]")
+#: A code fence, a line that only MDX has (an ESM line, an id or comment in braces, a closing component tag,
+#: or a tag with an expression), or a line of a Vue page, whose components look the same.
+_SIGN = re.compile(
+    r"""^(?:[ \t>]*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})[^\n]*"""
+    r"""(?:\n(?![ \t>]*(?P=fence)[`~]*[ \t]*$)[^\n]*)*+(?:\n[^\n]*)?"""
+    r"""|(?P<vue><(?:(?:script|style|template)\b|[A-Za-z][^\n]*[ \t](?:[:@#]|v-)[\w:.-]+=))"""
+    r"""|(?P<mdx>(?<![^\n;'"}-]\n)(?:import[ \t]++(?:[\w$*{},\t ]+[ \t]from[ \t]+)?"""
+    r"""(?:'[^'\n]+'|"[^"\n]+");?[ \t]*$"""
+    r"""|import[ \t]*\{[^}\n]*$"""
+    r"""|export[ \t]+(?:(?:const|let|var)[ \t]+[\w$]+[ \t]*=|(?:default[ \t]+)?(?:async|function|class)\b"""
+    r"""|default[ \t]+[({]|[{*][ \t]))"""
+    r"""|\{/\*|#{1,6}[ \t][^\n]*\*/\}[ \t]*$|</[A-Z](?=[\w.]*[a-z])[\w.]*+>[ \t]*$"""
+    r"""|<[A-Za-z][^\n]*[ \t](?:className=|[\w-]+=\{)))""",
+    re.MULTILINE,
+)
 _ESM_LINES = 100
+_WITH_ID = re.compile(r"\s(?:id|name)\s*=")
 _REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 
@@ -99,6 +115,12 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
     return parser
+
+
+def looks_like_mdx(text: str) -> bool:
+    """Return whether Markdown has lines that only MDX has, outside code fences, and is not a Vue page."""
+    signs = [sign for sign in _SIGN.finditer(text) if not sign["fence"]]
+    return any(sign["mdx"] for sign in signs) and not any(sign["vue"] for sign in signs)
 
 
 def _line(state: StateBlock, line: int) -> str:
@@ -201,7 +223,10 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a component tag that spans several lines and has no text after it on its last line."""
+    """Parse component tags that have no text after them on their last line.
+
+    A tag on a single line interrupts a paragraph only in MDX. A line with an id is left to the inline parser.
+    """
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
@@ -209,7 +234,13 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
     finder = finders.get(state.src) or finders.setdefault(state.src, TagFinder(state.src, tag))
     after = finder.end(position)
     last = bisect_left(state.eMarks, after)
-    if not after or last == start or last >= end or not _REST_OF_LINE.match(state.src, after):
+    if not after or last >= end:
+        return False
+    if last == start and ((silent and tag is COMPONENT_TAG) or _WITH_ID.search(_line(state, start))):
+        return False
+    while (following := finder.end(after)) and following <= state.eMarks[last]:
+        after = following
+    if not _REST_OF_LINE.match(state.src, after):
         return False
     if not silent:
         _push_marker(state, start, last + 1, "component")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from branchrank.documents.document import READ_AS_MDX
 from branchrank.documents.loading import discover, load_corpus
 
 
@@ -101,6 +102,14 @@ def test_a_corpus_is_its_documents_in_order_with_a_digest_of_their_bytes(tmp_pat
     renamed = load_corpus(copy).digest
     (copy / "c.rst").write_text("C\n=\n")
     assert len({corpus.digest, renamed, load_corpus(copy).digest}) == 3
+
+
+def test_a_corpus_has_one_note_for_all_markdown_that_is_read_as_mdx(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md", "c.mdx", "d.md"):
+        (tmp_path / name).write_text("text\n" if name == "d.md" else "import A from 'a'\n\ntext\n")
+    assert load_corpus(tmp_path).notes == (f"2 .md files, such as 'a.md', are {READ_AS_MDX}",)
+    (tmp_path / "b.md").unlink()
+    assert load_corpus(tmp_path).notes == (f"'a.md': {READ_AS_MDX}",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

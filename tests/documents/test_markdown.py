@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from branchrank.documents.document import Block, Document
+from branchrank.documents.document import READ_AS_MDX, Block, Document
 from branchrank.documents.markdown_text import MAX_INLINE
 from branchrank.documents.reading import read_document
 
@@ -346,6 +346,63 @@ def test_a_component_over_several_lines_keeps_the_lines_apart(suffix: str) -> No
     assert blocks(text, f"a.{suffix}") == [("prose", "one\ntwo\nthree", 1, 3), ("prose", "four", 7, 7)]
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "import Tabs from '@theme/Tabs';",
+        'import \'it"s.css\'\nimport React, {useState} from "react"',
+        "import {\n  A,\n} from 'b'",
+        "export const toc = [\n  1,\n];",
+        "export default function Page() {}",
+        "export default ({children}) => children;",
+        "export { a } from 'b'",
+        "{/* hidden */}",
+        "## Part {/*part*/}",
+        "## Part {/* #part */}",
+        "<Tabs>\n\n</Tabs>",
+        "<div style={{ a: 1 }}>\n\n</div>",
+        '<p className="a">\n\n</p>',
+    ],
+)
+def test_markdown_with_lines_that_only_mdx_has_is_read_as_mdx(sign: str) -> None:
+    document = read(f"---\ntitle: T\n---\n{sign}\n\n<Tab>\n\n    ### In\n\n    tab\n\n  </Tab>\n")
+    assert [
+        block.text for section in document.sections for block in section.blocks if block.text != "Part"
+    ] == [
+        "In",
+        "tab",
+    ]
+    assert [label.name for label in document.labels] == (["part"] if "Part" in sign else []) + ["in"]
+    assert document.notes == (READ_AS_MDX,)
+
+
+@pytest.mark.parametrize("suffix", ["md", "mdx"])
+@pytest.mark.parametrize("end", ["</Note>", "</A.Note></Tabs>", "<Line />", "<Tabs\n  a={1}\n><Tab>"])
+def test_a_rule_after_a_component_tag_is_no_heading(end: str, suffix: str) -> None:
+    text = f"# T\n\n<Note>\nIn a *note*.\n\n{end}\n---\n\n## Next\n\n</Note>\n"
+    assert texts(text, f"a.{suffix}") == ["T", "In a note.", "Next"]
+    assert [section.title for section in read(text, f"a.{suffix}").sections] == ["T", "Next"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```js\nimport a from 'b'\n\n{/* c */}\n```\n\n    code",
+        "~~~~\n~~~\n</Tabs>\n~~~~\n\n    code",
+        "- ``` x\n  </Tabs>\n  ```\n\n```{/* `c`\n\n    code",
+        "    import a from 'b'\n\n    </Tabs>",
+        "You can\nexport function calls and\nimport 'data'\n\n    code",
+        "import os\n\nimport a thing from 'b' and use it\n\n    code",
+        "# {/} and `{/*a*/}`\n\n<a href='?q={x}'>b</a>\n\n    code",
+        "<script setup>\nimport A from 'a'\n</script>\n\n<A>\n\n    code\n\n</Card>",
+        '<Card :a="1">\n\n    code\n\n</Card>',
+    ],
+)
+def test_other_markdown_is_not_read_as_mdx(text: str) -> None:
+    assert blocks(text)[-1][0] == "code"
+    assert read(text).notes == ()
+
+
 def test_components_in_plain_markdown_keep_their_content() -> None:
     text = "<AppOnly>\n## Inside\ntext *x*\n</AppOnly>\n\n<Image\n  style={{ a: 1 }}\n/>\n"
     assert texts(text) == ["Inside", "text x"]
@@ -458,6 +515,8 @@ def test_spaced_attribute_lists_in_text(markdown: str, readable: str, labels: li
         "<!-- a\n\n" * 2000,
         "<script>\n" * 2000,
         "import {\n\n" * 2000,
+        "<A></A>\n" * 2000,
+        "# {/*" * 2000,
         "[a]: b 'c\n" * 900,
         "```{note}\n" * 500,
         ":::note\n" * 2000,
