@@ -7,8 +7,8 @@ file has taken too much CPU time or memory.
 
 1. Functions, methods, classes and types are definitions, however deep they are nested. The decorators,
    attributes and comments directly above a definition belong to it.
-2. Other code after a definition, on the level of a module or class, starts a section of its own, because it
-   does not belong to the definition.
+2. Each line of code belongs to the innermost definition around it, or to the module. Code after a nested
+   definition therefore starts a section of its own, on the level of that definition.
 3. A definition that does not start its line belongs to the section that owns the line, and so does the
    second of two definitions that start on one line.
 4. Comments outside functions, and docstrings, are prose.
@@ -73,9 +73,13 @@ _WRAPPERS = frozenset(
 )
 #: Nodes directly above a definition that belong to it.
 _ABOVE = frozenset(
-    ("access_specifier", "attribute_item", "block_comment", "comment", "decorator", "line_comment")
+    re.findall(
+        r"\w+",
+        "access_specifier attribute_item block_comment comment decorator line_comment "
+        "template_parameter_list",
+    )
 )
-#: Nodes that start no section, because definitions in them are on the same level as those around them.
+#: Nodes that start no section, because the nodes in them are on the same level as those around them.
 _TRANSPARENT = re.compile(r"preproc_(?:if|el).*|linkage_specification|ERROR")
 _TITLE_LENGTH = 80
 #: Bytes of memory that the process may use. Parsing a file of 1 MB takes about a tenth of this.
@@ -94,29 +98,40 @@ class CodeOutline:
         self.lines = content.split(b"\n")
         self.indents = [len(line) - len(line.lstrip()) for line in self.lines]
         self.starts: dict[int, int] = {}
+        self.owners: dict[int, int] = {}
+        self.code: list[tuple[int, bool, int, int, str, int]] = []
         self.definitions: list[tuple[int, str, int]] = []
         self.joined: list[int] = []
         self.prose: list[tuple[int, int]] = []
 
     def walk(self, root: Any) -> None:
         """Visit all nodes below ``root``, the root of a tree-sitter tree."""
-        pending = [(root, 1, False)]
+        pending = [(root, 1, 0, False)]
         while pending:
-            node, level, in_function = pending.pop()
+            node, level, owner, in_function = pending.pop()
             if title_of(node):
                 level += 1
+                owner = self.owners.pop(node.id, owner)
                 in_function = in_function or bool(_FUNCTION.fullmatch(node.type))
             children = node.named_children
             self._docstring(node, children)
-            self._children(node, children, level, in_function)
-            pending += ((child, level, in_function) for child in children if child.named_child_count)
+            self._children(node, children, (level, owner), in_function)
+            pending += (
+                (child, level, owner, in_function)
+                for child in children
+                if child.named_child_count and child.type not in _ABOVE
+            )
         self._finish()
 
-    def _children(self, node: Any, children: list[Any], level: int, in_function: bool) -> None:
-        """Find the definitions among the children of a node, and the other code between them."""
+    def _children(self, node: Any, children: list[Any], place: tuple[int, int], in_function: bool) -> None:
+        """Find the definitions and the other code among the children of a node.
+
+        ``place`` is the level of the children, and the first line of the definition around them, or 0.
+        """
+        level, owner = place
         is_wrapper = node.type in _WRAPPERS
         start = self.starts.pop(node.id, 0)  # the first line of what is directly above the child, or 0
-        end, after = 0, False
+        end = 0
         for child in children:
             first = _first(child)
             if child.type in _ABOVE:
@@ -130,17 +145,16 @@ class CodeOutline:
                 start = first if self._begins_line(child) else 0
             title = title_of(child)
             if title and start:
-                self.definitions.append((level, title, start))
+                self.code.append((start, False, level, start, title, first))
+                self.owners[child.id] = start
             elif title:
                 self.joined.append(first)
             elif _wraps(child):
                 self.starts[child.id] = start
             elif is_wrapper:
                 continue
-            elif after and start and not in_function and not _TRANSPARENT.fullmatch(child.type):
-                self.definitions.append((level, self._first_words(child), start))
-                after = False
-            after = after or bool(title) or child.id in self.starts
+            elif start and not _TRANSPARENT.fullmatch(child.type):
+                self.code.append((start, True, level, owner, "", first))
             start, is_wrapper = 0, False
 
     def _docstring(self, node: Any, children: list[Any]) -> None:
@@ -159,19 +173,24 @@ class CodeOutline:
         row, column = node.start_point
         return bool(column <= self.indents[row])
 
-    def _first_words(self, node: Any) -> str:
-        line = _decoded(self.lines[_first(node) - 1][: 4 * _TITLE_LENGTH])
+    def _first_words(self, first: int) -> str:
+        line = _decoded(self.lines[first - 1][: 4 * _TITLE_LENGTH])
         return re.split(r"[=({\[;:]", line)[0].strip()[:_TITLE_LENGTH] or line[:_TITLE_LENGTH]
 
     def _finish(self) -> None:
-        """Sort the sections, and keep one of those that start on the same line."""
-        found: list[tuple[int, str, int]] = []
-        for definition in sorted(self.definitions, key=lambda each: (each[2], each[0])):
-            if found and found[-1][2] == definition[2]:
-                self.joined.append(definition[2])
-            else:
-                found.append(definition)
-        self.definitions = found
+        """Sort the sections, and keep one of those that start on the same line.
+
+        Other code starts a section if another definition owns the lines before it.
+        """
+        current = 0
+        for start, is_other, level, owner, title, first in sorted(self.code):
+            if is_other and owner == current:
+                continue
+            if not self.definitions or self.definitions[-1][2] < start:
+                self.definitions.append((level, title or self._first_words(first), start))
+                current = owner
+            elif not is_other:
+                self.joined.append(start)
         self.joined.sort()
         self.prose.sort()
 

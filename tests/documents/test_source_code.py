@@ -59,7 +59,8 @@ def test_a_module_has_a_section_for_each_definition_and_for_other_code_after_the
     assert (document.title, document.sections[0].own_line_end, document.notes) == ("shop/tea.py", 5, ())
     assert outline("shop/tea.py", PYTHON) == [
         (1, "brew", 6, 12),
-        (2, "pour", 13, 17),
+        (2, "pour", 13, 15),
+        (2, "return pour", 16, 17),
         (1, "HOT", 18, 20),
         (1, "Pot", 21, 24),
         (2, "lid", 25, 26),
@@ -67,7 +68,7 @@ def test_a_module_has_a_section_for_each_definition_and_for_other_code_after_the
         (2, "color", 29, 29),
     ]
     assert document.sections[2].id == "shop/tea.py#brew/pour"
-    blocks = [(b.kind, b.text, b.line_start, b.line_end) for s in document.sections[:3] for b in s.blocks]
+    blocks = [(b.kind, b.text, b.line_start, b.line_end) for s in document.sections[:4] for b in s.blocks]
     assert blocks == [
         ("prose", "/usr/bin/env python\nMake tea.", 1, 2),
         ("code", "import os", 4, 4),
@@ -75,7 +76,8 @@ def test_a_module_has_a_section_for_each_definition_and_for_other_code_after_the
         ("code", "@cache\ndef brew(leaves):", 7, 8),
         ("prose", "    Brew the leaves.", 9, 9),
         ("prose", "    Then wait.", 11, 11),
-        ("code", "    # a step\n    def pour():\n        return 1\n    return pour()", 13, 16),
+        ("code", "    # a step\n    def pour():\n        return 1", 13, 15),
+        ("code", "    return pour()", 16, 16),
     ]
 
 
@@ -133,6 +135,48 @@ LANGUAGES = {
 def test_definitions_of_each_language(source: str) -> None:
     content, expected = LANGUAGES[source]
     assert [(title, level, start) for level, title, start, _ in outline(source, content)] == expected
+    assert problems_of(source, content, target_tokens=12, scan=False) == []
+
+
+AFTER_NESTED = {
+    "loop.py": (
+        b"def train(model):\n    def log(m):\n        print(m)\n\n    # each batch\n    for batch in model:\n"
+        b"        log(\n            batch,\n        )\n    return model\n",
+        [(1, "train", 1, 1), (2, "log", 2, 4), (2, "for batch in model", 5, 10)],
+    ),
+    "branches.py": (
+        b"def deco(f):\n    if f:\n        @wraps(\n            f,\n        )\n        def w():\n"
+        b"            return 1\n    else:\n        w = 3\n    return w\n",
+        [(1, "deco", 1, 2), (2, "w", 3, 7), (2, "else", 8, 10)],
+    ),
+    "module.py": (
+        b"try:\n    import a\nexcept ImportError:\n    class A: pass\nfinally:\n    b = 1\nc = 2\n",
+        [(1, "A", 4, 4), (1, "finally", 5, 7)],
+    ),
+    "class.py": (
+        b"def make():\n    class A:\n        def f(self):\n            go()\n        n = 1\n    return A\n",
+        [(1, "make", 1, 1), (2, "A", 2, 2), (3, "f", 3, 4), (3, "n", 5, 5), (2, "return A", 6, 6)],
+    ),
+    "a.js": (
+        b"function tea(x) {\n  if (x) {\n    function go() {}\n  } else {\n    brew()\n  }\n  return x\n}\n",
+        [(1, "tea", 1, 2), (2, "go", 3, 4), (2, "brew", 5, 8)],
+    ),
+    "a.rs": (
+        b"fn f() {\n    fn g() {}\n    g();\n}\n",
+        [(1, "f", 1, 1), (2, "g", 2, 2), (2, "g", 3, 4)],
+    ),
+    "a.cpp": (
+        b"int f() {\n  struct P {\n    int x;\n  };\n  P p;\n  return p.x;\n}\n"
+        b"template <\n  typename T\n>\nclass A {};\n",
+        [(1, "f", 1, 1), (2, "P", 2, 4), (2, "P p", 5, 7), (1, "A", 8, 11)],
+    ),
+}
+
+
+@pytest.mark.parametrize("source", AFTER_NESTED)
+def test_code_after_a_nested_definition_belongs_to_the_outer_one(source: str) -> None:
+    content, expected = AFTER_NESTED[source]
+    assert outline(source, content) == expected
     assert problems_of(source, content, target_tokens=12, scan=False) == []
 
 
