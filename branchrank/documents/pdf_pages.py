@@ -21,6 +21,8 @@ _MEMORY_BYTES = 2 * 2**30
 MAX_PAGES = 20_000
 MAX_CHARACTERS = 32 * 2**20
 MAX_ENTRIES = 10_000
+#: The levels of an outline that are read. The library reads each level with a function call.
+_MAX_DEPTH = 500
 _MAX_TITLE = 300
 #: The exit codes for a file that is encrypted or that PDFium can't open.
 ENCRYPTED, UNREADABLE = 3, 4
@@ -61,7 +63,7 @@ def _outline(document: Any) -> Iterator[tuple[int, str, int | None]]:
     """Yield the level, the title and the page (from 0) of each entry. The library detects cycles."""
     import pypdfium2
 
-    for entry in document.get_toc():
+    for entry in document.get_toc(max_depth=_MAX_DEPTH):
         try:
             target = entry.get_dest()
             yield entry.level, entry.get_title()[:_MAX_TITLE], target.get_index() if target else None

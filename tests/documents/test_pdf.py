@@ -80,6 +80,13 @@ def test_outline_entries_are_sections_at_the_lines_of_their_titles() -> None:
     assert shared.startswith("line 9: 2 headings ")
 
 
+def test_deep_outline_entries_are_sections() -> None:
+    document = read(
+        pdf([[f"Part {number}" for number in range(40)]], [(n, f"Part {n}", 0) for n in range(40)])
+    )
+    assert sections(document) == [(f"Part {n}", n, n + 1, n + 1) for n in range(40)]
+
+
 def test_pages_without_an_outline_are_sections() -> None:
     document = read(pdf(PAGES))
     assert sections(document) == [("tea", 0, 1, 0), ("Page 1", 1, 1, 6), ("Page 3", 1, 7, 11)]

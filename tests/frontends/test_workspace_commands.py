@@ -249,6 +249,16 @@ def test_check_reports_the_problems_of_a_tree(
     assert "fix: " in result.stderr
 
 
+def test_check_names_the_documents_of_a_tree_that_the_corpus_lacks(project: Path, tmp_path: Path) -> None:
+    text = (project / "data" / "pageindex" / "nodes.jsonl").read_text()
+    path = tmp_path / "nodes.jsonl"
+    path.write_text(text.replace("guide/brewing.md", "guide/gone.md"))
+    result = invoke("pageindex", "check", path, "--data-dir", project / "data")
+    assert result.exit_code == 3
+    assert "'guide/gone.md': the corpus has no such document" in result.output
+    assert "None" not in result.output
+
+
 def test_export_and_import_keep_the_sections(project: Path, tmp_path: Path) -> None:
     data = ("--data-dir", project / "data")
     ran("pageindex", "export", "guide/brewing.md", tmp_path / "brewing.json", *data)

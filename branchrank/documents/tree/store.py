@@ -68,7 +68,9 @@ def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None =
         yield from ((index, message) for message in _node_problems(node, by_id))
         if line_counts is not None and node.kind == "file":
             counted = line_counts.get(node.source)
-            if counted != node.line_end:
+            if counted is None:
+                yield index, "the corpus has no such document"
+            elif counted != node.line_end:
                 yield index, f"the node ends at line {node.line_end}, but the file has {counted} lines"
 
 
