@@ -40,6 +40,8 @@ _MACRO = re.compile(
     r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,200})?\]\]|\[[#.][\w.#%-]{1,200}\](?=#)"
     r"|(?<![\w:/])(?P<macro>[a-z]{2,20}):(?!\s)(?P<target>[^\s\[\]]{0,500})\[(?P<text>[^\[\]]{0,1000})\]"
 )
+#: The first line of an OpenPGP key, message or signature, whose file may have the suffix ``.asc``, too.
+_ARMOR = re.compile(r"-----BEGIN PGP [A-Z ]+-----")
 _MARKUP = re.compile(r"[`*_#+\[<]")
 _CODE = re.compile(r"``([^`]{1,1000}+)``|`([^`]{1,1000}+)`")
 _MARKS = [
@@ -240,7 +242,10 @@ class _Scanner(Findings):
 def read_asciidoc(source: str, lines: list[str]) -> Findings:
     """Read an AsciiDoc file. Malformed content raises no exception."""
     scanner = _Scanner([line.replace("\r", " ") for line in lines])
-    scanner.scan()
+    if _ARMOR.match(lines[0]):
+        scanner.notes.append("nothing was read, because the file is an OpenPGP key or signature")
+    else:
+        scanner.scan()
     return scanner
 
 

@@ -54,7 +54,7 @@ BUILTIN_READERS: dict[str, _Builtin] = {
     **dict.fromkeys((".rst", ".rst.inc", ".txt"), _Builtin("rst_scan")),
     **dict.fromkeys((".md", ".mdx"), _Builtin("markdown")),
     **dict.fromkeys(_PAGES, _Builtin("html_pages", own_text=True)),
-    **dict.fromkeys((".adoc", ".asciidoc"), _Builtin("asciidoc")),
+    **dict.fromkeys((".adoc", ".asciidoc", ".asc"), _Builtin("asciidoc")),
     ".ipynb": _Builtin("notebooks"),
     ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
     **dict.fromkeys((".text", ENTRY_SUFFIX), _Builtin("reading")),

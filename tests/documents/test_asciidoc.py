@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from branchrank.documents.loading import load_corpus
 from branchrank.documents.reading import read_document
 from branchrank.questions.links import Links
 
@@ -56,6 +59,19 @@ def test_a_page_has_sections_and_blocks() -> None:
         ("code", "never closed", 28, 28),
     ]
     assert [note.split(":")[0] for note in document.notes] == ["line 27"]
+
+
+def test_asc_files_are_asciidoc_unless_they_are_keys_or_signatures(tmp_path: Path) -> None:
+    (tmp_path / "ch01.asc").write_text("= Book\n\n== Start\n\nText.\n")
+    for kind in ("SIGNATURE", "PUBLIC KEY BLOCK", "SIGNED MESSAGE"):
+        name = f"{kind.split()[0]}.asc"
+        (tmp_path / name).write_text(
+            f"-----BEGIN PGP {kind}-----\n\niQIzBAAB\n=x\n-----END PGP {kind}-----\n"
+        )
+    documents = load_corpus(tmp_path).documents
+    assert [len([b for s in each.sections for b in s.blocks]) for each in documents] == [0, 0, 0, 3]
+    assert [len(each.notes) for each in documents] == [1, 1, 1, 0]
+    assert [(s.title, s.line_start) for s in documents[3].sections] == [("Book", 1), ("Start", 3)]
 
 
 def test_references_lead_to_labels_and_generated_ids() -> None:
