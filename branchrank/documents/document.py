@@ -85,10 +85,14 @@ class Section(Record, frozen=True, kw_only=True):
 
 
 class LinkTarget(Record, frozen=True, kw_only=True):
-    """A reference target in a document, such as an RST label, a Markdown heading anchor or an explicit id."""
+    """A reference target in a document, such as an RST label, a Markdown heading anchor or an explicit id.
+
+    ``derived`` is true for the slug of a Markdown heading, which names the heading only within its page.
+    """
 
     name: str
     line: int
+    derived: bool = False
 
 
 class Reference(Record, frozen=True, kw_only=True):

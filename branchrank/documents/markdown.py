@@ -180,7 +180,9 @@ class _Reader(Findings):
         del self.labels[known:]
         slug = self._slug(title)
         names = dict.fromkeys([*(target.name for target in targets), *explicit, *([slug] if slug else [])])
-        self.labels.extend(LinkTarget(name=name, line=lines.start) for name in [*explicit, slug] if name)
+        self.labels.extend(LinkTarget(name=name, line=lines.start) for name in explicit)
+        if slug and slug not in explicit:
+            self.labels.append(LinkTarget(name=slug, line=lines.start, derived=True))
         start = targets[0].line if targets else lines.start
         self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
 

@@ -239,5 +239,6 @@ class _Rendering:
 
     def _refer(self, role: Any, text: str, target: str, line: int) -> None:
         text = " ".join(text.split())
+        target = re.sub("^(?:path|project):", "", target)  # MyST
         if text and target and text != target and not (role == "link" and ABSOLUTE.match(target)):
             self.found.references.append(Reference(role=role, text=text, target=target, line=line))

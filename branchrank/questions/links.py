@@ -9,13 +9,15 @@
    the corpus or to a folder that contains the referring document.
 4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index`` and the
    number at the start of a file or folder name: the URL ``guides`` matches the folder ``02-guides``.
-5. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
+5. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
+   ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -40,7 +42,9 @@ class Links:
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = {document.source: document for document in documents}
         self._pages: dict[str, str] = {}
-        self._labels: dict[str, Target | None] = {}
+        #: Maps each label to its targets by page. Slugs of Markdown headings are in ``_derived``.
+        self._labels: defaultdict[str, dict[str, Target | None]] = defaultdict(dict)
+        self._derived: dict[str, Target | None] = {}
         self._anchors: dict[tuple[str, str], Target | None] = {}
         ordered = sorted(self._documents.values(), key=lambda document: document.source)
         for names in (_path_name, _site_name):
@@ -61,7 +65,11 @@ class Links:
         for name, target in names.items():
             self._anchors[document.source, name] = target
         for label in document.labels:
-            self._labels.setdefault(_label(label.name), names[_label(label.name)])
+            name = _label(label.name)
+            if label.derived:
+                self._derived.setdefault(name, names[name])
+            else:
+                self._labels[name][document.source] = names[name]
 
     def target(self, source: str, reference: Reference) -> Target | None:
         """Return the page or section that a reference in the document ``source`` refers to.
@@ -70,12 +78,17 @@ class Links:
         if the target is not in the corpus.
         """
         if reference.role == "ref":
-            return self._labels[_label(reference.target)]
+            name = _label(reference.target)
+            return next(iter(self._labels[name].values())) if name in self._labels else self._derived[name]
         url = urlsplit(reference.target)
         page = self._page(source, unquote(url.path)) if url.path else source
         if not url.fragment:
             return Target(page, 0)
-        return self._anchors[page, _label(unquote(url.fragment))]
+        name = _label(unquote(url.fragment))
+        labeled = self._labels.get(name, {})
+        if not url.path and (page, name) not in self._anchors and len(labeled) == 1 and _is_markdown(page):
+            return next(iter(labeled.values()))
+        return self._anchors[page, name]
 
     def section(self, target: Target) -> Section:
         """Return the target's section. If the target is a page, return the first section on the page."""
@@ -97,6 +110,10 @@ class Links:
                 if name in self._pages:
                     return self._pages[name]
         raise LookupError(f"{source}: no document has the path {path!r}")
+
+
+def _is_markdown(source: str) -> bool:
+    return suffix_of(source) in (".md", ".ipynb")
 
 
 def _label(name: str) -> str:

@@ -416,6 +416,7 @@ def test_references_are_links_with_a_text_of_their_own_to_the_corpus() -> None:
         "a [one *two*](../x.md#y)\nand [three\nfour](#z) [out](https://a.b) [mail](mailto:a@b) "
         "<https://c.d> [r]\n\n"
         "| [cell](/abs) |\n|---|\n\n{doc}`five <guide>` {ref}`six <label>` {ref}`bare` [x.md](x.md)\n\n"
+        "[seven](project:#label) [eight](path:a.md)\n\n"
         "[r]: r.md\n"
     )
     found = [(ref.role, ref.text, ref.target, ref.line) for ref in read(text).references]
@@ -426,6 +427,8 @@ def test_references_are_links_with_a_text_of_their_own_to_the_corpus() -> None:
         ("link", "cell", "/abs", 5),
         ("doc", "five", "guide", 8),
         ("ref", "six", "label", 8),
+        ("link", "seven", "#label", 10),
+        ("link", "eight", "a.md", 10),
     ]
 
 

@@ -224,6 +224,47 @@ def test_relative_urls(target: str, source: str | None, section: int) -> None:
         assert links.target("docs/02-guides/here.md", reference) == Target(source, section)
 
 
+@pytest.mark.parametrize("source", ["here.md", "here.rst"])
+@pytest.mark.parametrize(
+    ("target", "found", "section"),
+    [
+        ("#boiling", "tea.md", 1),
+        ("#Water%20Label", "water.rst", 1),
+        ("#kettle-id", "tea.md", 2),
+        ("#own", "here", 1),
+        ("#both", None, 0),
+        ("#steep-it", None, 0),
+        ("#loose", "inner", 0),
+    ],
+)
+def test_an_anchor_alone_can_be_a_label_of_one_other_page(
+    target: str, found: str | None, section: int, source: str
+) -> None:
+    tea = (
+        "# Tea\n\n(boiling)=\n## Boiling\n\n## Kettle {#kettle-id}\n\n(both)=\n## Steep it\n\n(loose)=\n\nx\n"
+    )
+    own = "# Here\n\n## Own\n" if source == "here.md" else "Here\n====\n\nOwn\n---\n"
+    water = "Water\n=====\n\n.. _Water Label:\n\nBoil\n----\n\n.. _both:\n\nPour\n----\n"
+    links = Links(
+        documents({"tea.md": tea, "water.rst": water, source: own, "z.md": "# Z\n\n(own)=\n## Z\n"})
+    )
+    reference = Reference(role="link", text="t", target=target, line=1)
+    if found is None or (source == "here.rst" and found != "here"):
+        with pytest.raises(LookupError):
+            links.target(source, reference)
+    else:
+        expected = None if found == "inner" else Target(source if found == "here" else found, section)
+        assert links.target(source, reference) == expected
+
+
+def test_a_written_label_comes_before_the_slug_of_a_heading() -> None:
+    pages = {"a.md": "# A\n\n## Set up\n", "b.md": "# B\n\n## X\n\n(set-up)=\n## Y\n"}
+    reference = Reference(role="ref", text="t", target="set-up", line=1)
+    assert Links(documents(pages)).target("c.md", reference) == Target("b.md", 2)
+    del pages["b.md"]
+    assert Links(documents(pages)).target("c.md", reference) == Target("a.md", 1)
+
+
 def test_a_path_names_the_file_of_that_path_before_any_other() -> None:
     pages = documents({"01-tea.md": "# A\n", "tea.md": "# B\n", "tea/index.md": "# C\n", "x/tea.md": "# D\n"})
     links = Links(pages)
