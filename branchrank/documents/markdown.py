@@ -1,8 +1,9 @@
 """Parse Markdown and MDX files into documents.
 
-1. Front matter is removed, except the value of ``description``, which is kept as text. The page title is the
-   ``title`` in the front matter. If all other headings on the page are nested below a level-1 heading, the
-   level-1 heading is the page title instead.
+1. Front matter is removed, except the value of ``description``, which is kept as text
+   (:mod:`branchrank.documents.front_matter`). The page title is the ``title`` in the front matter. If all
+   other headings on the page are nested below a level-1 heading, the level-1 heading is the page title
+   instead.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. An ATX or setext heading starts a section unless the heading is inside a quote or a list. The labels of a
@@ -26,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from branchrank.documents.document import (
     READ_AS_MDX,
-    Block,
     BlockKind,
     Findings,
     Heading,
@@ -34,14 +34,13 @@ from branchrank.documents.document import (
     Reader,
     plain_blocks,
 )
+from branchrank.documents.front_matter import front_matter
 from branchrank.documents.markdown_syntax import looks_like_mdx, markdown_parser
 from branchrank.documents.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_FRONT_MATTER_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
-_FRONT_MATTER_KEY = re.compile(r"(title|description)\s*+[:=]")
 _EXPLICIT_ID = re.compile(r"\{[ \t]*+(?:#([^\s{}]++)[^{}]*+|/\*\s*+#?([^\s*{}]++)\s*+\*/)\}")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
@@ -65,39 +64,23 @@ def read_markdown(source: str, lines: list[str]) -> Findings:
     An MDX file has the suffix ``.mdx``, or the suffix ``.md`` and lines that only MDX has.
     """
     lines = [line.replace("\r", " ") for line in lines]
-    title, described, skipped = _front_matter(lines)
-    in_md = source.lower().endswith(".md") and looks_like_mdx("\n".join(lines[skipped:]))
+    front = front_matter(lines)
+    lines = [""] * front.line_count + lines[front.line_count :]
+    in_md = source.lower().endswith(".md") and looks_like_mdx("\n".join(lines))
     reader = _Reader(mdx=in_md or source.lower().endswith(".mdx"))
     reader.notes = [READ_AS_MDX] if in_md else []
     try:
-        reader.read([""] * skipped + lines[skipped:], first_line=1, nesting=0)
+        reader.read(lines, first_line=1, nesting=0)
     except _PARSER_FAULTS as error:
         reader = _Reader(mdx=False)
         reader.notes = [f"read as plain text, because the Markdown parser failed ({type(error).__name__})"]
         reader.blocks = plain_blocks(lines)
-    reader.title = title or None
-    reader.blocks = [*described, *reader.blocks]
+    reader.title = front.title or None
+    body, reader.blocks = reader.blocks, []
+    reader.add_block("prose", front.description, front.first_line)
+    reader.blocks += body
     reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
     return reader
-
-
-def _front_matter(lines: Sequence[str]) -> tuple[str, list[Block], int]:
-    """Return the front matter's title, description (as blocks of text) and number of lines."""
-    ends = _FRONT_MATTER_ENDS.get(lines[0].rstrip())
-    last = next((number for number, line in enumerate(lines) if number and ends and line.rstrip() in ends), 0)
-    title, blocks = "", []
-    for number, line in enumerate(lines[:last], start=1):
-        match = _FRONT_MATTER_KEY.match(line)
-        if match and (value := line[match.end() :].strip()):
-            if value[0] in "'\"" and value[-1] == value[0]:
-                value = value[1:-1]
-            if not value.strip(">|-+"):
-                continue
-            if match[1] == "title":
-                title = title or value
-            else:
-                blocks.append(Block(kind="prose", text=value, line_start=number, line_end=number))
-    return title, blocks, last + 1 if last else 0
 
 
 class _Reader(Findings):

@@ -87,6 +87,48 @@ def test_only_the_description_of_front_matter_is_text() -> None:
     assert blocks(text) == [("prose", "What it is about.", 3, 3), ("prose", "body", 8, 8)]
 
 
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        (" >-\n  Deploying to\n  production\n", "Deploying to production"),
+        (" |\n  Two\n\n  parts\n", "Two parts"),
+        ("\n  On the\n  next line", "On the next line"),
+        (' "Caf\\u00e9 \\"x\\"" # comment', 'Café "x"'),
+        (" 'It''s\n  long'", "It's long"),
+        (" 1.10", "1.10"),
+        (" &anchor Anchored", "Anchored"),
+        (" Rust: an overview", "Rust: an overview"),
+        (" `code` and *more*", "`code` and *more*"),
+        (" [a] b", "[a] b"),
+        (" ~", "page"),
+        (" [a, b]", "page"),
+        ("\n  key: b", "page"),
+        (" " + "[" * 9000, "[" * 9000),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_values_of_front_matter_are_yaml_or_as_written(value: str, title: str) -> None:
+    text = f"---\nbroken: [\ntitle:{value}\nnested:\n  title: no\n...\nBody.\n"
+    assert read(text).title == title
+    assert texts(text) == ["Body."]
+
+
+@pytest.mark.parametrize(
+    ("front", "block"),
+    [
+        ("---\nx: y\ndescription: |\n  How to.\n\n  Five.\nz: a\n---\n", ("prose", "How to.\n\nFive.", 4, 6)),
+        ("---\ndescription: >+\n  How\n  to.\n\n---\n", ("prose", "How\nto.", 3, 4)),
+        ("---\ndescription:\n  How\n  to.\n---\n", ("prose", "How\nto.", 3, 4)),
+        ('---\ndescription: "How\n  to."\n---\n', ("prose", "How\nto.", 2, 3)),
+        ('+++\ndescription = """\nHow\nto.\n"""\nx = 1\n+++\n', ("prose", "How\nto.", 3, 4)),
+        ('+++\ndescription = "How \\"to\\"."\n+++\n', ("prose", 'How "to".', 2, 2)),
+    ],
+)
+def test_a_description_of_several_lines_keeps_its_lines(front: str, block: tuple[str, str, int, int]) -> None:
+    last = front.count("\n") + 1
+    assert blocks(f"{front}Body.\n") == [block, ("prose", "Body.", last, last)]
+
+
 def test_unclosed_front_matter_is_text() -> None:
     assert texts("---\ntitle: T\n\nbody\n") == ["title: T", "body"]
 
