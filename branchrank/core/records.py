@@ -325,7 +325,8 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One LLM call, as stored in a run's list of calls.
 
     ``reported`` is true if the server returned the token counts, and false if BranchRank estimated the token
-    counts. ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
+    counts. ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...), and
+    ``detail`` the start of the server's error message.
     ``replayed`` is true if a cassette answered the call. A run's rows omit ``replayed``, so that a replay
     writes the same rows as the recorded run.
     """
@@ -344,6 +345,12 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     served_by: ServedBy
     outcome: str
     replayed: bool = False
+    detail: str = ""
+
+    @property
+    def failure(self) -> str:
+        """The outcome, with the server's error message."""
+        return f"{self.outcome} ({self.detail!r})" if self.detail else self.outcome
 
 
 class LLMUse(Record, frozen=True, kw_only=True):
@@ -396,8 +403,9 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices, followed by the reason for an incomplete search (if the search was incomplete)."""
-        return (*self.notices, *filter(None, [self.incomplete]))
+        """The notices, the reason for an incomplete search (if any) and the errors of the LLM's server."""
+        errors = dict.fromkeys(f"LLM: {call.failure}" for call in self.calls if call.detail)
+        return (*self.notices, *filter(None, [self.incomplete]), *errors)
 
 
 class Predictor(Protocol):

@@ -187,7 +187,7 @@ class _Streak:
         counts = ((self.failed, MOST_FAILED), (self.unusable, MOST_UNUSABLE))
         if any(count >= most for count, most in counts):
             number = max(self.failed, self.unusable)
-            self.stopped = f"{number} calls in a row gave no usable question: {answer.detail or answer.fault}"
+            self.stopped = f"{number} calls in a row gave no usable question: {answer.call.failure}"
         return bool(self.stopped)
 
 

@@ -250,7 +250,7 @@ class Proposals:
         self.failed = 0 if answer.fault is None else self.failed + 1
         if self.failed >= MOST_FAILED:
             raise LLMError(
-                f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
+                f"{self.failed} calls in a row gave no label: {answer.call.failure}",
                 remedy="fix the problem with the LLM server and run the command again; labels are kept",
             )
         return None if answer.value is None else Proposal(answer.value, self.model)

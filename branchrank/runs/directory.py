@@ -168,6 +168,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     failures: int = 0
     fallbacks: int = 0
     warnings: tuple[str, ...] = ()
+    #: What differs in the LLM calls from the settings: base URLs, and parameters that a server refuses.
+    llm_notes: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
     #: The number of rows written before an interruption. ``computed`` and ``reused`` do not include the

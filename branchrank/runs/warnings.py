@@ -28,6 +28,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
         *avoidable_latency(run),
+        *run.llm_notes,
     )
 
 
@@ -50,19 +51,22 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
         errors = [row.error for row in own if row.status == "failed"]
-        calls = [call.outcome for row in own for call in row.calls]
+        calls = [call for row in own for call in row.calls]
         fallen = [row for row in own if row.fallbacks]
-        no_answer, no_reply = len(errors) == len(own) > 0, bool(calls) and "ok" not in calls
+        no_answer = len(errors) == len(own) > 0
+        no_reply = bool(calls) and all(call.outcome != "ok" for call in calls)
         parts = []
         if errors:
             counts = "so it is not compared" if no_answer else "each counts as a miss"
             parts.append(f"{_failed(errors, len(own), 'query')} ({counts})")
         if no_reply:
-            parts.append(_failed(calls, len(calls), "LLM call"))
+            parts.append(_failed([call.outcome for call in calls], len(calls), "LLM call"))
         elif fallen:
             reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
+        if errors := [call.detail for call in calls if call.detail]:
+            parts.append(f"the most frequent error of the LLM's server was {_commonest(errors)!r}")
         if altered := [row for row in own if row.altered]:
             count = plural(sum(row.altered or 0 for row in altered), "hit")
             parts.append(f"the text of {count} is not the text of the lines, and was replaced{_see(altered)}")

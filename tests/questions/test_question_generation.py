@@ -99,6 +99,20 @@ def generate(tmp_path: Path) -> Any:
     server.__exit__()
 
 
+def test_a_draft_in_the_reasoning_is_not_a_question(generate: Any) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        quote = f"To enable {topic_of(chat)}"
+        draft, kept = (
+            json.dumps({"questions": [{"question": f"{word} can I use here?", "quote": quote}]})
+            for word in ("DRAFT", f"How {topic_of(chat)}")
+        )
+        return scripted.say(f"<think>Maybe {draft}</think>{kept}")
+
+    questions = [question.question for question in generate(script, max_leakage=1.0).questions]
+    assert len(questions) == len(TOPICS)
+    assert not any("DRAFT" in question for question in questions)
+
+
 def test_gold_is_the_lines_that_hold_the_quote(generate: Any, tmp_path: Path) -> None:
     result = generate(honest)
     assert len(result.questions) == len(TOPICS)

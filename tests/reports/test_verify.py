@@ -74,6 +74,13 @@ def test_a_table_without_a_newer_column_is_compared_in_the_others(copied: Path) 
     assert [found.place for found in verify(copied).findings] == ["line 2, character 17"]
 
 
+def test_calls_without_the_newer_column_of_errors_are_compared_in_the_others(copied: Path) -> None:
+    path = copied / "llm_calls.csv"
+    path.write_text(path.read_text().replace(",outcome,detail", ",outcome"))
+    verified = verify(copied)
+    assert (verified.findings, len(verified.notes)) == ((), 1)
+
+
 def test_a_hit_credited_by_its_quote_is_correct(tmp_path: Path) -> None:
     """The quote stands twice on a page, and the hit is not on the gold's lines."""
     words = "Clean the *spout* of the pot with vinegar."

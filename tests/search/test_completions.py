@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from branchrank.search.llm.client import Response, read_completion
+from branchrank.search.llm.completion import Response, read_completion
 from branchrank.search.llm.request import (
     CallContext,
     CallResult,
@@ -106,10 +106,9 @@ def test_the_servers_message_is_told_on_one_line() -> None:
     body = b"\tno \x1b[31msk-1\n" + b"x" * 300
     read = read_completion(Response(503, body), REQUEST, 1, lambda text: text.replace("sk-1", "***"))
     shown = "no  [31m*** " + "x" * 187
-    assert read.detail.endswith(f": http 503 ({shown})")
+    assert (read.outcome, read.detail) == ("http 503", shown)
     read = read_completion(Response(0, fault="connection"), REQUEST, 1, str)
-    assert read.outcome == "connection"
-    assert read.detail.endswith(": connection")
+    assert (read.outcome, read.detail) == ("connection", "")
 
 
 def test_a_token_is_three_bytes_and_a_message_costs_four_tokens_more() -> None:

@@ -1,7 +1,8 @@
 """A scripted OpenAI-compatible server over real HTTP on the loopback interface.
 
 ``script`` turns each chat request (with its number, from 1) into an action: what to send back, or how to
-misbehave. Every request is kept in ``requests``.
+misbehave. Every request is kept in ``requests``. The call that checks an endpoint is not a request of a
+stage: it is kept in ``checks``, and ``check`` answers it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import msgspec
+
+from branchrank.search.llm.client import CHECK
+
+CHECKED = list(msgspec.to_builtins(CHECK.messages))
 _ENTRY = re.compile(r"^\[(s\d+)\] (.*)$(?:\n^  (.*)$)?", re.MULTILINE)
 
 
@@ -89,6 +95,12 @@ def oracle(is_gold: Callable[[str], bool]) -> Script:
     return lambda chat, number: ids(label for label, text in chat.entries.items() if is_gold(text))
 
 
+def reply(message: dict[str, Any], finish_reason: str = "stop") -> Action:
+    """A completion with this message of the assistant, whatever it contains."""
+    choice = {"index": 0, "message": {"role": "assistant"} | message, "finish_reason": finish_reason}
+    return say(None, choices=[choice])
+
+
 def first_shown(chat: Chat, number: int) -> Action:
     """Names the entries in the order in which they were shown."""
     return ids(chat.entries)
@@ -102,6 +114,9 @@ class ScriptedLLM:
         self.models = models
         #: Sent instead of the list of models.
         self.models_action: Action | None = None
+        #: Answers the call that checks the endpoint.
+        self.check: Script = first_shown
+        self.checks: list[Chat] = []
         self.requests: list[Chat] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -118,10 +133,12 @@ class ScriptedLLM:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 chat = Chat(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                checks = chat.body["messages"] == CHECKED
+                kept, script = (outer.checks, outer.check) if checks else (outer.requests, outer.script)
                 with outer._lock:
-                    outer.requests.append(chat)
-                    number = len(outer.requests)
-                self._send(outer.script(chat, number))
+                    kept.append(chat)
+                    number = len(kept)
+                self._send(script(chat, number))
 
             def _send(self, action: Action) -> None:
                 if action.silent_s:

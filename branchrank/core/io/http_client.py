@@ -27,6 +27,8 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -116,11 +118,19 @@ def open_sdk(endpoint: Endpoint, transport: BoundedTransport) -> OpenAI:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in the Retry-After header, or ``None`` if there is no header, or one with a date."""
+    """Return the seconds to wait by the Retry-After header, or ``None`` without a valid header.
+
+    A date has no fraction of a second, so the wait lasts until the end of its second.
+    """
+    text = headers.get("retry-after", "")
     try:
-        seconds = float(headers.get("retry-after", ""))
+        seconds = float(text)
     except ValueError:
-        return None
+        try:
+            date = parsedate_to_datetime(text)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() + 1 - time.time()
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 

@@ -144,6 +144,7 @@ def run_opened(
             reused=dict(sorted(sum((memo.reused for memo in opened.memos), reused).items())),
             failures=sum(row.status == "failed" for row in rows),
             fallbacks=sum(bool(row.fallbacks) for row in rows),
+            llm_notes=tuple(opened.stages.notes),
         )
         run = kind(
             directory=directory,

@@ -98,7 +98,7 @@ class Cassette(Closing):
     def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str = "") -> None:
         """Store one call on disk."""
         content = _json(_addressed(request, model, endpoint))
-        labels = (request.stage, request.context.question_id, content, _stored(recorded))
+        labels = (request.stage, request.context.question_id, content, _json(recorded))
         self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
@@ -187,7 +187,7 @@ class RedisDecisions:
 
     def put(self, request: LLMRequest, model: str, recorded: CallResult, endpoint: str) -> None:
         """Cache one call until it expires."""
-        self._values.put_many({call_key(request, model, endpoint): self._redact(_stored(recorded)).encode()})
+        self._values.put_many({call_key(request, model, endpoint): self._redact(_json(recorded)).encode()})
 
 
 #: A cache of LLM calls. A call's key depends on its content and endpoint (a URL without credentials).
@@ -207,10 +207,6 @@ def _addressed(request: LLMRequest, model: str, endpoint: str) -> dict[str, Any]
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
-
-
-def _stored(result: CallResult) -> str:
-    return _json({"reply": result.reply, "outcome": result.outcome})
 
 
 def _checksum(fields: tuple[str, ...]) -> str:

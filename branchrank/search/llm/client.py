@@ -3,7 +3,8 @@
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
    schema, JSON without a schema, and plain text. The first format that the server accepts is used for all
-   later calls.
+   later calls. A parameter that an error with the status 400 or 422 names is renamed or left out of all
+   later calls, and ``notify`` is called with a message.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
@@ -17,8 +18,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,28 +28,35 @@ from branchrank.core.io import Closing
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.io.keys import Endpoint
 from branchrank.core.io.printable import Redactor, guard_logs
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import LLMSettings
+from branchrank.search.llm.completion import Response, failed, read_completion
 from branchrank.search.llm.ledger import Budget
-from branchrank.search.llm.request import (
-    INTERRUPTED,
-    BudgetError,
-    CallResult,
-    LLMReply,
-    LLMRequest,
-    Usage,
-    estimate_tokens,
-)
+from branchrank.search.llm.prompts import Shown, rerank_messages
+from branchrank.search.llm.request import INTERRUPTED, BudgetError, CallResult, LLMRequest, Usage
 
 Format = Literal["schema", "object", "plain"]
 
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
-_RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_RETRIED = {"connection", *(f"http {code}" for code in (408, 409, 425, 429, 500, 502, 503, 504, 529))}
+#: The failures that can mean that the server does not support the requested reply format.
+_UNSUPPORTED = {f"http {code}" for code in (400, 404, 415, 422, 501)}
+#: The parameters that a server may refuse, with the names under which they are sent, in order.
+_FORMS = (("max_tokens", "max_completion_tokens"), ("temperature",), ("seed",))
 _LARGEST_BODY = 8 << 20
-#: Token counts and log-probabilities beyond this size are invalid.
-_LARGEST = 1_000_000_000
 _PROBE_S = 5.0
-_OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")
-_DETAIL_CHARS = 200
+
+_URL_FLAGS, _MODEL_FLAGS = "--hybrid-base-url --pageindex-base-url", "--hybrid-model --pageindex-model"
+#: The results of a call to a URL that is not one of the API. The first two are never temporary.
+_MISSING = ("http 404", "http 405", "malformed response", "server error")
+#: The call that checks an endpoint, a small ranking. The run's budget does not count it.
+CHECK = LLMRequest(
+    stage="check",
+    messages=rerank_messages(
+        "hello", [Shown(label="s01", heading="Greet"), Shown(label="s02", heading="Leave")]
+    ),
+    max_tokens=16,
+)
 
 
 class UnreachableError(LLMError):
@@ -65,15 +73,6 @@ class LLM(Protocol):
         ...
 
 
-class Response(NamedTuple):
-    """One HTTP response. If there was no response, ``status`` is 0 and ``fault`` gives the reason."""
-
-    status: int
-    body: bytes = b""
-    retry_after: float | None = None
-    fault: str = ""
-
-
 class ChatClient(Closing):
     """Calls one model at one endpoint. Thread-safe. Call :meth:`close` after the last call."""
 
@@ -86,6 +85,7 @@ class ChatClient(Closing):
         budget: Budget | None = None,
         redact: Callable[[str], str] | None = None,
         first_wait_s: float = 0.5,
+        notify: Notify = no_notice,
     ) -> None:
         from branchrank.core.io.http_client import BoundedTransport, open_sdk
 
@@ -97,6 +97,8 @@ class ChatClient(Closing):
         self._first_wait_s = first_wait_s
         self._format: Format = "schema"
         self._format_known = False
+        self._refused: set[str] = set()
+        self._notify = notify
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._running: set[threading.Event] = set()
         self._transport = BoundedTransport(endpoint.url, limit_bytes=_LARGEST_BODY)
@@ -139,7 +141,7 @@ class ChatClient(Closing):
                 f"no LLM answers at {self.endpoint.url}: {why}",
                 remedy=(
                     "start the server",
-                    Remedy("give another endpoint ({})", "--hybrid-base-url --pageindex-base-url"),
+                    Remedy("give another endpoint ({})", _URL_FLAGS),
                     Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
                     Remedy("let each call use its fallback ({})", "--on-llm-failure"),
                 ),
@@ -149,6 +151,43 @@ class ChatClient(Closing):
             return tuple(self._redact(str(model["id"])) for model in listed)
         except (KeyError, TypeError, IndexError, *NOT_JSON):
             return ()
+
+    def check(self) -> None:
+        """Make one short call, and use the path ``/v1`` below the URL if only this path has the API.
+
+        Without a model, the only model of the endpoint is used from now on. Raises :class:`LLMError` if
+        neither URL has the API, if the server does not have the model, and in the cases of :meth:`probe`.
+        """
+        given = self.endpoint
+        listed, found = self._tried()
+        if found.outcome in _MISSING and not given.url.endswith("/v1"):
+            self._use(given.below("v1"))
+            listed_below, below = self._tried()
+            if below.outcome in _MISSING and not listed_below:
+                self._use(given)
+            else:
+                listed, found = listed_below, below
+                self._notify(f"{given.url} is not the base URL of the API, so {self.endpoint.url} is used")
+        unlisted = bool(listed) and self.model not in listed
+        if found.outcome in _MISSING[:2] or (unlisted and found.outcome in _UNSUPPORTED):
+            model = self.model or only_model(listed, self.endpoint.url)
+            names = ", ".join(sorted(listed)[:10])
+            raise LLMError(
+                f"the model {model!r} at {self.endpoint.url} does not answer: {found.outcome} {found.detail}",
+                remedy=Remedy("use one of the server's models ({})", _MODEL_FLAGS, names)
+                if unlisted
+                else Remedy("use the base URL of an OpenAI-compatible API ({})", _URL_FLAGS),
+            )
+
+    def _tried(self) -> tuple[tuple[str, ...], CallResult]:
+        """Return the models that the server lists, and the result of one call."""
+        listed = self.probe()
+        if listed and not self.model:
+            self.model = only_model(listed, self.endpoint.url)
+        return listed, self.complete(CHECK) if self.model else failed(_MISSING[0])
+
+    def _use(self, endpoint: Endpoint) -> None:
+        self.endpoint, self._sdk.base_url = endpoint, endpoint.url
 
     def cancel(self) -> None:
         """Cancel all running calls. A canceled call fails with the reason ``"interrupted"``."""
@@ -167,9 +206,10 @@ class ChatClient(Closing):
         asked = self._format if request.schema is not None else "plain"
         failure: CallResult | None = None
         attempt = retries = 0
+        budget = Budget(LLMSettings()) if request is CHECK else self.budget
         while True:
             try:
-                self.budget.reserve(request.prompt_tokens)
+                budget.reserve(request.prompt_tokens)
             except BudgetError:
                 # If the budget does not allow a retry, return the previous failure, so that the run
                 # continues.
@@ -178,46 +218,56 @@ class ChatClient(Closing):
                 return failure
             attempt += 1
             left = max(0.001, deadline - time.monotonic())
-            response = self._sent(self._sdk.post, "/chat/completions", left, body=self._body(request, asked))
+            body = self._body(request, asked)
+            response = self._sent(self._sdk.post, "/chat/completions", left, body=body)
             if interrupted.is_set():
-                return _failed(INTERRUPTED)
+                return failed(INTERRUPTED)
             if response.fault == "timeout":
                 # The server may have read the prompt, so the prompt's estimated tokens count as spent.
                 usage = Usage(prompt_tokens=request.prompt_tokens)
-                return _failed("timeout", usage=usage, attempt=attempt)
+                return failed("timeout", usage=usage, attempt=attempt)
             found = read_completion(response, request, attempt, self._redact)
             usage = found.reply.usage
-            self.budget.settle(request.prompt_tokens, usage.prompt_tokens + usage.completion_tokens)
+            budget.settle(request.prompt_tokens, usage.prompt_tokens + usage.completion_tokens)
             if found.outcome == "ok":
                 if request.schema is not None:
                     self._format, self._format_known = asked, True
                 return found
             failure = found
-            if self._may_degrade(response.status, failure.outcome) and asked != "plain":
+            if failure.outcome in ("http 400", "http 422") and self._adapts(response, body):
+                continue
+            if failure.outcome in _UNSUPPORTED and asked != "plain" and not self._format_known:
                 asked = _FORMATS[_FORMATS.index(asked) + 1]
                 continue
             wait = self._first_wait_s * 2**retries if response.retry_after is None else response.retry_after
-            lost = response.status in _RETRIED or failure.outcome == "connection"
+            lost = failure.outcome in _RETRIED
             in_time = time.monotonic() + wait < deadline
-            if not (lost and in_time and retries < self.settings.retries and self.budget.take_retry()):
+            if not (lost and in_time and retries < self.settings.retries and budget.take_retry()):
                 return failure
             retries += 1
             if interrupted.wait(wait):
-                return _failed(INTERRUPTED)
+                return failed(INTERRUPTED)
 
-    def _may_degrade(self, status: int, reason: str) -> bool:
-        """Return whether an error can mean that the server does not support the requested reply format."""
-        return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
+    def _adapts(self, response: Response, sent: dict[str, Any]) -> bool:
+        """Rename or leave out a refused parameter from now on. Return whether to send the request again."""
+        refused = response.refused_parameter(sent)
+        forms = next((forms for forms in _FORMS if refused in forms), ())
+        if refused is None or not forms:
+            return False
+        if refused not in self._refused:
+            self._refused.add(refused)
+            other = "".join(f"; {name} is sent instead" for name in forms if name not in self._refused)
+            self._notify(f"{self.model} at {self.endpoint.url} refuses the parameter {refused}{other}")
+        return True
 
     def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
         """Return the parameters of a request for a chat completion."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": msgspec.to_builtins(request.messages),
-            "max_tokens": request.max_tokens,
-            "temperature": 0,
-            "seed": request.context.seed + request.context.repeat,
-        }
+        body: dict[str, Any] = {"model": self.model, "messages": msgspec.to_builtins(request.messages)}
+        seed = request.context.seed + request.context.repeat
+        values = {"max_tokens": request.max_tokens, "temperature": 0, "seed": seed}
+        for forms in _FORMS:
+            accepted = [form for form in forms if form not in self._refused]
+            body |= dict.fromkeys(accepted[:1], values[forms[0]])
         if asked == "schema":
             schema = {"name": "reply", "strict": True, "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -247,105 +297,12 @@ class ChatClient(Closing):
         return Response(answer.status_code, answer.content, retry_after(answer.headers))
 
 
-def read_completion(
-    response: Response, request: LLMRequest, attempt: int, redact: Callable[[str], str]
-) -> CallResult:
-    """Convert an HTTP response, which may deviate from the API's format, to a reply or a failure."""
-    status, body, _, fault = response
-    if status != 200:
-        text = redact(body.decode("utf-8", "replace"))
-        overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
-        reason = "context overflow" if overflow else fault or f"http {status}"
-        return _failed(reason, _one_line(text), attempt=attempt)
-    try:
-        answer = msgspec.json.decode(body)
-    except NOT_JSON:
-        return _failed("malformed response", attempt=attempt)
-    choices = _at(answer, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    text = _at(choice, "message", "content")
-    text = redact(text) if isinstance(text, str) else ""
-    usage = read_usage(_at(answer, "usage"), request, text)
-    logprobs = _logprobs(_at(choice, "logprobs", "content"), redact)
-    reason = _unusable(choice, "logprobs" if logprobs else text)
-    if reason:
-        return _failed(reason, usage=usage, attempt=attempt)
-    model = _at(answer, "model")
-    reply = LLMReply(
-        text=text,
-        usage=usage,
-        model=redact(model) if isinstance(model, str) else "",
-        logprobs=logprobs,
-        attempt=attempt,
+def only_model(models: Sequence[str], where: str) -> str:
+    """Return the only model. Raises :class:`LLMError` if there is none, or more than one."""
+    if len(models) == 1:
+        return models[0]
+    shown = ", ".join(sorted(models)[:10]) or "none listed"
+    raise LLMError(
+        f"no LLM model was given, and {where} has {len(models)} models: {shown}",
+        remedy=Remedy("give one with {}", _MODEL_FLAGS),
     )
-    return CallResult(reply=reply)
-
-
-def _failed(reason: str, detail: str = "", *, usage: Usage | None = None, attempt: int = 1) -> CallResult:
-    message = f"the LLM call failed: {reason}" + (f" ({detail})" if detail else "")
-    reply = LLMReply(text="", usage=usage or Usage(), attempt=attempt)
-    return CallResult(reply=reply, outcome=reason, detail=message)
-
-
-def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
-    """Return the token counts that the server reported. Return estimates if a count is missing or invalid."""
-    prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
-    if prompt is None or completion is None:
-        return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
-    cached = _count(_at(usage, "prompt_tokens_details", "cached_tokens")) or 0
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cached_tokens=min(cached, prompt),
-        reported=True,
-    )
-
-
-def _unusable(choice: object, text: str) -> str:
-    """Return why a completion's choice is not a usable reply, or an empty string if it is usable."""
-    if _at(choice, "message", "refusal"):
-        return "refusal"
-    if _at(choice, "finish_reason") == "content_filter":
-        return "content filter"
-    return "" if text.strip() else "empty reply"
-
-
-def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
-    """Return the most likely tokens and their natural log-probabilities for each generated token."""
-    if not isinstance(content, list):
-        return ()
-    tokens = []
-    for position in content:
-        top = _at(position, "top_logprobs")
-        pairs = (
-            [(_at(entry, "token"), _at(entry, "logprob")) for entry in top] if isinstance(top, list) else []
-        )
-        tokens.append(
-            {
-                redact(token): float(logprob)
-                for token, logprob in pairs
-                if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST
-            }
-        )
-    return tuple(tokens)
-
-
-def _at(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys in nested objects, or ``None`` if the path doesn't exist."""
-    for key in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
-
-
-def _count(value: object) -> int | None:
-    """Return a token count from a server's response, or ``None`` if the count is not valid."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        return None
-    return value
-
-
-def _one_line(text: str) -> str:
-    """Return the start of a server's message on one line, without control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_DETAIL_CHARS]).strip()

@@ -30,6 +30,7 @@ from branchrank.search.llm.client import LLM
 from branchrank.search.llm.ledger import Ledger
 from branchrank.search.llm.request import (
     INTERRUPTED,
+    TRUNCATED,
     CallResult,
     LLMReply,
     LLMRequest,
@@ -43,13 +44,11 @@ T = TypeVar("T")
 class GatewayReply(NamedTuple, Generic[T]):
     """The value parsed from the reply to a call, and the call's row in the ledger.
 
-    If the call failed, ``value`` is ``None`` and ``detail`` is an error message. ``detail`` is empty for a
-    failure that was recorded in a cassette.
+    If the call failed, ``value`` is ``None``.
     """
 
     value: T | None
     call: LLMCall
-    detail: str = ""
 
     @property
     def fault(self) -> str | None:
@@ -107,12 +106,13 @@ class Gateway:
                 try:
                     value = read(recorded.reply)
                 except ReplyError as error:
-                    recorded = msgspec.structs.replace(recorded, outcome=error.reason, detail=error.message)
+                    reason = TRUNCATED if recorded.reply.truncated else error.reason
+                    recorded = msgspec.structs.replace(recorded, outcome=reason)
             if not known:
                 self._remember(request, recorded)
         call = _row(request, self.model, recorded, replayed=replayed)
         self.ledger.add(call)
-        return GatewayReply(value, call, recorded.detail)
+        return GatewayReply(value, call)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[GatewayReply[T]]:
         """Make independent calls concurrently. Return the answers in the order of the calls."""
@@ -174,7 +174,7 @@ class Gateway:
         reply = LLMReply(
             text="", usage=usage, latency_ms=call.latency_ms, served_by="cache", attempt=call.attempt
         )
-        return CallResult(reply=reply, outcome=call.outcome)
+        return CallResult(reply=reply, outcome=call.outcome, detail=call.detail)
 
     def _remember(self, request: LLMRequest, recorded: CallResult) -> None:
         """Store the outcome of a call to the server. A failure is stored only in the cassette."""
@@ -214,4 +214,5 @@ def _row(request: LLMRequest, model: str, recorded: CallResult, *, replayed: boo
         served_by=reply.served_by,
         outcome=recorded.outcome,
         replayed=replayed,
+        detail=recorded.detail,
     )

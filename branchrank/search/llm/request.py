@@ -19,6 +19,9 @@ BYTES_PER_TOKEN = 3.0
 #: The failure reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
 INTERRUPTED = "interrupted"
 
+#: The failure reason of a call whose reply the token limit cut before the answer.
+TRUNCATED = "truncated: raise --llm-completion-tokens"
+
 
 def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens in a text. The estimate is the same for all models."""
@@ -96,7 +99,7 @@ class LLMReply(Record, frozen=True, kw_only=True):
     For each generated token, ``logprobs`` contains a mapping from the most likely tokens to their
     log-probabilities. ``latency_ms`` is the duration of the whole call, including retries and waits. A cached
     call keeps the latency of the original call. ``attempt`` is the number of the successful attempt, starting
-    at 1.
+    at 1. ``text`` has no reasoning. ``truncated`` is true if the token limit ended the reply.
     """
 
     text: str
@@ -106,14 +109,15 @@ class LLMReply(Record, frozen=True, kw_only=True):
     model: str = ""
     logprobs: tuple[Mapping[str, float], ...] = ()
     attempt: int = 1
+    truncated: bool = False
 
 
 class CallResult(Record, frozen=True, kw_only=True):
     """The reply to a call. ``outcome`` is ``"ok"`` or the reason why the call failed.
 
     The reason is a short fixed text, such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, that is
-    stored in the ledger. The reply of a failed call is empty. ``detail`` is an error message that may contain
-    the server's message, with all API keys removed. It is not stored.
+    stored in the ledger. The reply of a failed call is empty. ``detail`` is the start of the server's error
+    message, with all API keys removed.
     """
 
     reply: LLMReply

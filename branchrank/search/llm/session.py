@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, LLMError, Remedy, UsageError
+from branchrank.core.errors import ArtifactError, Remedy, UsageError
 from branchrank.core.execution import Executor
 from branchrank.core.execution.executors import InProcess, check_engine, open_executor
 from branchrank.core.io import Closing
@@ -27,7 +27,7 @@ from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import CacheSettings, LLMSettings, Resolved
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.llm.cassette import Cassette, DecisionCache, RedisDecisions
-from branchrank.search.llm.client import ChatClient, UnreachableError
+from branchrank.search.llm.client import ChatClient, UnreachableError, only_model
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.ledger import Budget, Ledger, PriceTable, Spent, read_prices, totals
 from branchrank.search.llm.request import LLMReply, LLMRequest
@@ -68,6 +68,8 @@ class LLMSession(Closing):
             )
         self.settings = settings
         self.notify = notify
+        #: What differs in the calls from the settings: base URLs, and parameters that a server refuses.
+        self.notes: list[str] = []
         self._refuses = not may_fall_back or settings.on_failure == "refuse"
         self.environment = os.environ if environment is None else environment
         self.redact = Redactor(environment_secrets(self.environment))
@@ -103,8 +105,8 @@ class LLMSession(Closing):
 
         Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL, or if calls to two endpoints
         with the same model name would be recorded in one cassette. Raises :class:`LLMError` if the endpoint
-        does not answer or rejects the key. Raises :class:`LLMError` if ``model`` is empty and the number of
-        available models is not 1.
+        does not answer, rejects the key or does not have the model, or if ``model`` is empty and the number
+        of available models is not 1.
         """
         known = self._gateways.get((base_url, model))
         if known is None:
@@ -151,7 +153,7 @@ class LLMSession(Closing):
                 f"the cassette {self._cassette.path} is empty",
                 remedy=Remedy("record a run with {}", "--llm-record"),
             )
-        return model or _only(recorded, str(self._cassette.path))
+        return model or only_model(recorded, str(self._cassette.path))
 
     def _client(self, base_url: str, model: str, explicit: bool) -> ChatClient:
         """Open a client for an endpoint, and check that the endpoint answers."""
@@ -165,22 +167,23 @@ class LLMSession(Closing):
             )
         endpoint = open_endpoint("LLM", base_url, self.environment, explicit=explicit)
         self.redact.learn(endpoint.secrets)
-        client = ChatClient(endpoint, model, self.settings, budget=self.budget, redact=self.redact)
+        client = ChatClient(
+            endpoint, model, self.settings, budget=self.budget, redact=self.redact, notify=self._note
+        )
         self._open.callback(client.close)
-        client.model = self._reached(client, model)
-        self._check_recording(client)
-        return client
-
-    def _reached(self, client: ChatClient, model: str) -> str:
-        """Check that the endpoint answers, and return the name of the model to call."""
         try:
-            listed = client.probe()
+            client.check()
         except UnreachableError as error:
             if self._refuses:
                 raise
             self.notify(f"{error.message}; every call to this endpoint fails and uses its fallback")
-            return model or UNKNOWN_MODEL
-        return model or _only(list(listed), client.endpoint.url)
+            client.model = model or UNKNOWN_MODEL
+        self._check_recording(client)
+        return client
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.notify(text)
 
     def _check_recording(self, client: ChatClient) -> None:
         """Raise an error if two endpoints with the same model name would be recorded in one cassette."""
@@ -205,16 +208,6 @@ def open_gateway(
         settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify
     ) as session:
         yield session.gateway(base_url, model, explicit=True), session.prices
-
-
-def _only(models: list[str], where: str) -> str:
-    if len(models) == 1:
-        return models[0]
-    shown = ", ".join(sorted(models)[:10]) or "none listed"
-    raise LLMError(
-        f"no LLM model was given, and {where} has {len(models)} models: {shown}",
-        remedy=Remedy("give one with {}", "--hybrid-model --pageindex-model"),
-    )
 
 
 class Source(Record, frozen=True, kw_only=True):

@@ -28,12 +28,14 @@ class LLMStages:
     """Chooses the LLM for each query. ``gateway_of`` returns the gateway to an endpoint.
 
     Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the LLM calls in a
-    run's finished rows, when the run is resumed and before its latency pass.
+    run's finished rows, when the run is resumed and before its latency pass. ``notes`` grows with each note
+    of the session about its calls.
     """
 
     gateway_of: Callable[[LLMEndpoint], Gateway] | None = None
     seed: int = field(default=SEED, kw_only=True)
     keep_failures: Callable[[Iterable[LLMCall]], None] = field(default=lambda calls: None, kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True)
 
     def asked(self, system: System, query: Query, k: int) -> Asked:
         """Return one query of one system, with the system's LLM and an empty trace."""
@@ -129,7 +131,7 @@ def open_llm(
 
         for endpoint in endpoints:
             gateway_of(endpoint)
-        yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures)
+        yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures, notes=session.notes)
 
 
 def typed_endpoints(settings: Resolved) -> frozenset[str]:

@@ -11,7 +11,7 @@ import msgspec
 from branchrank.core.io.http_client import retry_after
 from branchrank.questions.generation import _read as read_drafts
 from branchrank.questions.labels import CHOICES, read_label
-from branchrank.search.llm.client import Response, read_completion
+from branchrank.search.llm.completion import Response, read_completion
 from branchrank.search.llm.prompts import read_json, read_labels, read_text, yes_log_odds
 from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Message, ReplyError
 from fuzz.target import Target, require, seeds
