@@ -41,6 +41,8 @@ from branchrank.documents.lines import decode, split_lines, without_encoded_data
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
+#: The names of pages that stand for their folder, without suffixes.
+FOLDER_PAGES = ("README", "index", "_index")
 #: The suffix of files that contain one BEIR entry each.
 ENTRY_SUFFIX = ".beir"
 
@@ -180,12 +182,12 @@ def slug(title: str) -> str:
 def title_from_source(source: str) -> str:
     """Derive a title from the path of a file that has no title.
 
-    The derived title is the file's name without its suffix. For a file named ``index`` or ``README`` in a
-    folder, the title is the name of the folder.
+    The derived title is the file's name without its suffix, or the name of the folder if the name is one of
+    :data:`FOLDER_PAGES`.
     """
     path = PurePosixPath(source)
     name = path.name.split(".")[0] or path.name
-    return path.parent.name if name in ("index", "README") and path.parent.name else name
+    return path.parent.name if name in FOLDER_PAGES and path.parent.name else name
 
 
 def _named(source: str, headings: Sequence[Heading], parents: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -21,6 +21,7 @@ Parsing takes time linear in the size of the file.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,7 @@ class _Reader(Findings):
         self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
 
     def _slug(self, title: str) -> str:
-        slug = _NOT_IN_SLUG.sub("", title.lower()).replace(" ", "-")
+        slug = _NOT_IN_SLUG.sub("", unicodedata.normalize("NFC", title).lower()).replace(" ", "-")
         self._slugs[slug] += 1
         count = self._slugs[slug]
         return slug if count == 1 else f"{slug}-{count - 1}"

@@ -28,7 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
-from branchrank.documents.document import Document
+from branchrank.documents.document import FOLDER_PAGES, Document
 from branchrank.documents.reading import document_lines, suffix_of
 
 MAX_BYTES = 2**18
@@ -183,7 +183,7 @@ def _resolved(page: str, folder: str, sources: set[str]) -> str:
         return ""
     wanted = posixpath.normpath(posixpath.join(folder, path.lstrip("/")))
     names = [wanted, *(f"{wanted}{suffix}" for suffix in (".md", ".mdx", ".rst", ".adoc", ".html", ".ipynb"))]
-    names += [f"{wanted}/{name}".removeprefix("./") for name in ("README.md", "index.md")]
+    names += [f"{wanted}/{name}".removeprefix("./") for name in map("{}.md".format, FOLDER_PAGES)]
     return next((name for name in names if name in sources and suffix_of(name)), "")
 
 

@@ -9,7 +9,9 @@
    the corpus or to a folder that contains the referring document.
 4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index`` and the
    number at the start of a file or folder name: the URL ``guides`` matches the folder ``02-guides``.
-5. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
+5. If no page matches otherwise, a relative URL is relative to the page's own path, as on sites whose URLs end
+   with ``/``, and case, and spaces and hyphens, are not distinguished, as on sites built with Hugo.
+6. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
    ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST.
 """
 
@@ -17,15 +19,23 @@ from __future__ import annotations
 
 import posixpath
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from branchrank.documents.document import Document, Reference, Section, slug
+from branchrank.documents.document import FOLDER_PAGES, Document, Reference, Section, slug
 from branchrank.documents.reading import suffix_of
 
 _ORDER = re.compile(r"^\d+[-_.](?=\D)")
+_NO_PAGE, _NO_LABEL, _FILE, _VARIABLE = UNRESOLVED = (
+    "unresolved: no such page",
+    "unresolved: no such label",
+    "unresolved: not a document",
+    "unresolved: variable",
+)
+_OTHER_SUFFIX = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}$")
 _SITE_SUFFIXES = (".html", ".htm")
 
 
@@ -34,6 +44,14 @@ class Target(NamedTuple):
 
     source: str
     section: int
+
+
+class UnresolvedLink(LookupError):
+    """A cross-reference whose target is not in the corpus. ``reason`` is one of :data:`UNRESOLVED`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Links:
@@ -47,7 +65,7 @@ class Links:
         self._derived: dict[str, Target | None] = {}
         self._anchors: dict[tuple[str, str], Target | None] = {}
         ordered = sorted(self._documents.values(), key=lambda document: document.source)
-        for names in (_path_name, _site_name):
+        for names in (_path_name, _site_name, _caseless_name):
             for document in ordered:
                 self._pages.setdefault(names(document.source), document.source)
         for document in ordered:
@@ -61,7 +79,9 @@ class Links:
         for label in document.labels:
             names.setdefault(_label(label.name), None)
         for number, section in enumerate(document.sections):
-            names.setdefault(slug(section.title), Target(document.source, number))
+            names.setdefault(
+                _label(slug(unicodedata.normalize("NFC", section.title))), Target(document.source, number)
+            )
         for name, target in names.items():
             self._anchors[document.source, name] = target
         for label in document.labels:
@@ -74,9 +94,15 @@ class Links:
     def target(self, source: str, reference: Reference) -> Target | None:
         """Return the page or section that a reference in the document ``source`` refers to.
 
-        Returns ``None`` if the reference refers to a label that is not at a heading. Raises ``LookupError``
-        if the target is not in the corpus.
+        Returns ``None`` if the reference refers to a label that is not at a heading. Raises
+        :class:`UnresolvedLink` if the target is not in the corpus.
         """
+        try:
+            return self._target(source, reference)
+        except KeyError:
+            raise UnresolvedLink(_VARIABLE if "{" in reference.target else _NO_LABEL) from None
+
+    def _target(self, source: str, reference: Reference) -> Target | None:
         if reference.role == "ref":
             name = _label(reference.target)
             return next(iter(self._labels[name].values())) if name in self._labels else self._derived[name]
@@ -97,7 +123,7 @@ class Links:
     def _page(self, source: str, path: str) -> str:
         folder = posixpath.dirname(source)
         if not path.startswith("/"):
-            places = [posixpath.join(folder, path)]
+            places = [posixpath.join(folder, path), posixpath.join(_path_name(source), path)]
         else:
             path = path.strip("/")
             above = folder.split("/") if folder and path else []
@@ -106,10 +132,13 @@ class Links:
             if "/" in path:
                 places.append(path.partition("/")[2])
         for place in map(_normal, places):
-            for name in (_path_name(place), _site_name(place)):
+            for name in (_path_name(place), _site_name(place), _caseless_name(place)):
                 if name in self._pages:
                     return self._pages[name]
-        raise LookupError(f"{source}: no document has the path {path!r}")
+        if "{" in path:
+            raise UnresolvedLink(_VARIABLE)
+        is_page = suffix_of(path) or path.lower().endswith(_SITE_SUFFIXES)
+        raise UnresolvedLink(_FILE if not is_page and _OTHER_SUFFIX.search(path) else _NO_PAGE)
 
 
 def _is_markdown(source: str) -> bool:
@@ -117,7 +146,7 @@ def _is_markdown(source: str) -> bool:
 
 
 def _label(name: str) -> str:
-    return " ".join(name.casefold().split())
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 
 def _normal(path: str) -> str:
@@ -127,10 +156,14 @@ def _normal(path: str) -> str:
 def _path_name(path: str) -> str:
     """Return a page's path without its suffix."""
     suffix = suffix_of(path) or next(filter(path.lower().endswith, _SITE_SUFFIXES), "")
-    return path[: len(path) - len(suffix)]
+    return unicodedata.normalize("NFC", path[: len(path) - len(suffix)])
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path as used in URLs, without a suffix, a final ``index`` or numeric prefixes."""
+    """Return a path as used in URLs, without a suffix, numeric prefixes or the name of a folder page."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
-    return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)
+    return "/".join(parts[:-1] if parts[-1] in FOLDER_PAGES else parts)
+
+
+def _caseless_name(path: str) -> str:
+    return _site_name(path).casefold().replace(" ", "-")

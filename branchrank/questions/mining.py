@@ -32,7 +32,7 @@ from branchrank.core.records import GoldItem, Question, Span
 from branchrank.core.settings import Bm25Settings
 from branchrank.documents.document import Document, Section, slug
 from branchrank.index.stores.analyzer import STOP_WORDS, analyzer
-from branchrank.questions.links import Links, Target
+from branchrank.questions.links import UNRESOLVED, Links, Target, UnresolvedLink
 
 KIND = "navigational"
 MAX_GOLDS = 2
@@ -40,7 +40,7 @@ MIN_CONTENT_WORDS = 2
 #: The possible values of the key ``overlap`` in a question.
 OVERLAPS = ("subset", "partial", "paraphrase")
 #: The reasons for dropping a link, in the order of the checks.
-LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
+LINK_REASONS = (*UNRESOLVED, "inner label", "release notes", "leads into itself")
 #: The reasons for dropping a query, in the order of the checks.
 QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
 
@@ -157,8 +157,8 @@ class _Miner:
                     query.linking.append(span)
                 try:
                     target = self.links.target(document.source, reference)
-                except LookupError:
-                    self.dropped["unresolved"] += 1
+                except UnresolvedLink as error:
+                    self.dropped[error.reason] += 1
                     continue
                 if target is None:
                     self.dropped["inner label"] += 1

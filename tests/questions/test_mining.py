@@ -64,7 +64,13 @@ def test_a_page_link_is_gold_at_file_level() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("See :ref:`brewing for long <nowhere>`.", "unresolved"),
+        ("See :ref:`brewing for long <nowhere>`.", "unresolved: no such label"),
+        ("See `brewing for long <tea.html#nowhere>`_.", "unresolved: no such label"),
+        ("See :doc:`brewing for long <nowhere>`.", "unresolved: no such page"),
+        ("See `brewing for long <nowhere.html>`_.", "unresolved: no such page"),
+        ("See `brewing for long <v1.2/>`_.", "unresolved: no such page"),
+        ("See `brewing for long <tea.zip>`_.", "unresolved: not a document"),
+        ("See `brewing for long <{{base}}/tea>`_.", "unresolved: variable"),
         ("See :ref:`brewing for long <inner>`.", "inner label"),
         ("See :ref:`the steeping times section <tea-steeping>`.", "as its heading"),
         ("See :ref:`the steeped times <tea-steeping>`.", "as its heading"),
@@ -105,7 +111,7 @@ def test_equal_texts_are_one_question_and_all_linking_sections_are_excluded() ->
     ]
     assert result.links == 4
     assert result.queries == 1
-    assert result.dropped_links["unresolved"] == 1
+    assert result.dropped_links["unresolved: no such label"] == 1
 
 
 def test_two_golds_are_kept_and_three_are_ambiguous() -> None:
@@ -283,11 +289,40 @@ def test_the_command_writes_anchored_questions_and_reports_dropped_ones(tmp_path
     )
     assert result.exit_code == 0, result.output
     assert "2 cross-references" in result.output
-    assert "1 unresolved" in result.output
+    assert "1 unresolved: no such label" in result.output
     assert "0 subset, 0 partial, 1 paraphrase" in result.output
     (question,) = load_questions(output)
     assert question.gold[0].answer_digest
     assert question.extra["overlap"] == "paraphrase"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found", "section"),
+    [
+        ("a.md", "/functions/relpermalink/", "functions/RelPermalink.md", 0),
+        ("a.md", "/functions/", "functions/_index.md", 0),
+        ("functions/_index.md", "relpermalink", "functions/RelPermalink.md", 0),
+        ("functions/RelPermalink.md", "../to-upper/#usage", "functions/To Upper.md", 1),
+        ("functions/RelPermalink.md", "/", "_index.md", 0),
+        ("content/en/a.md", "/b-c/d/", "content/en/B c/D/index.md", 0),
+        ("a.md", "/cafe%CC%81/#cre%CC%80me", "caf\u00e9.md", 1),
+        ("a.md", "cafe\u0301.md#cr\u00e8me", "caf\u00e9.md", 1),
+        ("a.md", "nai\u0308f#cre\u0300me", "nai\u0308f.rst", 1),
+        ("a.md", "na\u00efve#nai\u0308ve-idea", "nai\u0308ve.md", 1),
+        ("a.md", "na\u00efve#na\u00efve-idea", "nai\u0308ve.md", 1),
+    ],
+)
+def test_case_folder_pages_and_decomposed_letters(source: str, target: str, found: str, section: int) -> None:
+    titles = {
+        "functions/To Upper.md": "# T\n\n## Usage\n",
+        "caf\u00e9.md": "# T\n\n## Cr\u00e8me\n",
+        "nai\u0308f.rst": "T\n=\n\nCre\u0300me\n------\n",
+        "nai\u0308ve.md": "# T\n\n## Nai\u0308ve idea\n",
+    }
+    sources = ("_index.md", "functions/_index.md", "functions/RelPermalink.md", "content/en/B c/D/index.md")
+    links = Links(documents(dict.fromkeys(("a.md", "content/en/a.md", *sources), "# T\n") | titles))
+    reference = Reference(role="link", text="t", target=target, line=1)
+    assert links.target(source, reference) == Target(found, section)
 
 
 def test_a_long_target_costs_no_more_than_its_length() -> None:
