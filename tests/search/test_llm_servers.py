@@ -167,7 +167,7 @@ REFUSALS = {
         "detail": [{"type": "extra_forbidden", "loc": ["body", name], "input": {"seed": 1}}]
     },
     "words": lambda name: {"error": {"message": f"Unrecognized request argument supplied: {name}"}},
-    "text": lambda name: {"error": f"`{name}` is not supported"},
+    "text": lambda name: {"error": f"this model does not take messages with {name}=1"},
 }
 
 
@@ -313,6 +313,7 @@ def test_the_path_v1_is_used_if_only_it_has_the_api(
         (404, "", ("qwen", "llama"), "llama, qwen"),
         (400, "/v1", ("qwen",), "qwen"),
         (404, "/v1", (), "--hybrid-base-url"),
+        (404, "/v1", ("mm", "llama"), "llama, mm"),
         (405, "/api", (), "--hybrid-base-url"),
     ],
 )

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import ipaddress
 from collections.abc import Mapping
 from typing import Literal
@@ -77,12 +76,6 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
-
-    def below(self, path: str) -> Endpoint:
-        """Return the endpoint at a path below this one, on the same server and with the same credentials."""
-        other = copy.copy(self)
-        other.url = f"{self.url}/{path}"
-        return other
 
     @property
     def authorization(self) -> str | None:

@@ -158,25 +158,26 @@ class ChatClient(Closing):
         Without a model, the only model of the endpoint is used from now on. Raises :class:`LLMError` if
         neither URL has the API, if the server does not have the model, and in the cases of :meth:`probe`.
         """
-        given = self.endpoint
+        given = self.endpoint.url
         listed, found = self._tried()
-        if found.outcome in _MISSING and not given.url.endswith("/v1"):
-            self._use(given.below("v1"))
-            listed_below, below = self._tried()
-            if below.outcome in _MISSING and not listed_below:
+        if found.outcome in _MISSING and not given.endswith("/v1"):
+            self._use(f"{given}/v1")
+            names, below = self._tried()
+            if below.outcome in _MISSING and not names:
                 self._use(given)
             else:
-                listed, found = listed_below, below
-                self._notify(f"{given.url} is not the base URL of the API, so {self.endpoint.url} is used")
+                listed, found = names, below
+                self._notify(f"{given} is not the base URL of the API, so {given}/v1 is used")
         unlisted = bool(listed) and self.model not in listed
         if found.outcome in _MISSING[:2] or (unlisted and found.outcome in _UNSUPPORTED):
             model = self.model or only_model(listed, self.endpoint.url)
-            names = ", ".join(sorted(listed)[:10])
+            why = ": ".join(filter(None, (found.outcome, found.detail)))
+            shown = ", ".join(sorted(listed)[:10])
+            other = Remedy("use a chat model that the server lists ({})", _MODEL_FLAGS, shown)
+            url = Remedy("use the base URL of an OpenAI-compatible API ({})", _URL_FLAGS)
             raise LLMError(
-                f"the model {model!r} at {self.endpoint.url} does not answer: {found.outcome} {found.detail}",
-                remedy=Remedy("use one of the server's models ({})", _MODEL_FLAGS, names)
-                if unlisted
-                else Remedy("use the base URL of an OpenAI-compatible API ({})", _URL_FLAGS),
+                f"the model {model!r} at {self.endpoint.url} does not answer: {why}",
+                remedy=other if listed else url,
             )
 
     def _tried(self) -> tuple[tuple[str, ...], CallResult]:
@@ -186,8 +187,8 @@ class ChatClient(Closing):
             self.model = only_model(listed, self.endpoint.url)
         return listed, self.complete(CHECK) if self.model else failed(_MISSING[0])
 
-    def _use(self, endpoint: Endpoint) -> None:
-        self.endpoint, self._sdk.base_url = endpoint, endpoint.url
+    def _use(self, url: str) -> None:
+        self.endpoint.url = self._sdk.base_url = url
 
     def cancel(self) -> None:
         """Cancel all running calls. A canceled call fails with the reason ``"interrupted"``."""
@@ -250,7 +251,7 @@ class ChatClient(Closing):
 
     def _adapts(self, response: Response, sent: dict[str, Any]) -> bool:
         """Rename or leave out a refused parameter from now on. Return whether to send the request again."""
-        refused = response.refused_parameter(sent)
+        refused = response.refused_parameter(sent.keys() - {"model", "messages"})
         forms = next((forms for forms in _FORMS if refused in forms), ())
         if refused is None or not forms:
             return False

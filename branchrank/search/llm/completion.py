@@ -45,8 +45,6 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _JSON = json.JSONDecoder()
-#: The parameter that an error of OpenAI, or a validation error of pydantic, names.
-_FIELD = re.compile(r'"param"\s*:\s*"(\w+)"|"loc"\s*:\s*\[[^\]]*"(\w+)"\s*\]')
 _WORD = re.compile(r"[a-z_]+")
 _LIMIT = re.compile(r"too (?:large|high|big|low|small)|at (?:most|least)|exceed|(?:less|more) than|between")
 
@@ -60,13 +58,12 @@ class Response(NamedTuple):
     fault: str = ""
 
     def refused_parameter(self, sent: Collection[str]) -> str | None:
-        """Return the parameter of ``sent`` that the server's error names, or ``None``.
+        """Return the first parameter of ``sent`` that the server's error names, or ``None``.
 
         An error about the size of a limit does not mean that the server lacks the parameter.
         """
         text = self.body.decode("utf-8", "replace")
-        fields = ["".join(groups) for groups in _FIELD.findall(text)]
-        named = next((name for name in (*fields, *_WORD.findall(text)) if name in sent), None)
+        named = next((word for word in _WORD.findall(text) if word in sent), None)
         return None if named is not None and "tokens" in named and _LIMIT.search(text) else named
 
 
@@ -79,8 +76,7 @@ def read_completion(
         answer = msgspec.json.decode(body)
     except NOT_JSON:
         answer, fault = None, fault or "malformed response"
-    choices = _at(answer, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = next(iter(_list(_at(answer, "choices"))), None)
     error = _at(choice, "error") or (None if choice else _at(answer, "error"))
     if status == 200 and (error or _at(answer, "object") == "error"):
         codes = (_at(error, "code"), _at(error, "status"), _at(error, "type"), _at(answer, "code"))
@@ -161,8 +157,7 @@ def _is_json(text: str, start: int) -> bool:
 
 def _text(message: object) -> str:
     """Return the arguments of the first tool call or, if there are none, the text of the content."""
-    calls = _at(message, "tool_calls")
-    functions = [_at(call, "function") for call in calls] if isinstance(calls, list) else []
+    functions = [_at(call, "function") for call in _list(_at(message, "tool_calls"))]
     for function in (*functions, _at(message, "function_call")):
         if arguments := _at(function, "arguments"):
             return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
@@ -171,7 +166,7 @@ def _text(message: object) -> str:
 
 def _parts(message: object) -> list[Any]:
     content = _at(message, "content")
-    return content if isinstance(content, list) else [content]
+    return _list(content) or [content]
 
 
 def _part_text(part: object) -> str:
@@ -215,22 +210,21 @@ def _unusable(choice: object, text: str) -> str:
 
 def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
     """Return the most likely tokens and their natural log-probabilities for each generated token."""
-    if not isinstance(content, list):
-        return ()
-    tokens = []
-    for position in content:
-        top = _at(position, "top_logprobs")
-        pairs = (
-            [(_at(entry, "token"), _at(entry, "logprob")) for entry in top] if isinstance(top, list) else []
-        )
-        tokens.append(
-            {
-                redact(token): float(logprob)
-                for token, logprob in pairs
-                if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST
-            }
-        )
-    return tuple(tokens)
+    return tuple(
+        {
+            redact(token): float(logprob)
+            for entry in _list(_at(position, "top_logprobs"))
+            if isinstance(token := _at(entry, "token"), str)
+            and isinstance(logprob := _at(entry, "logprob"), int | float)
+            and abs(logprob) <= _LARGEST
+        }
+        for position in _list(content)
+    )
+
+
+def _list(value: object) -> list[Any]:
+    """Return a value that is a list, or an empty list."""
+    return value if isinstance(value, list) else []
 
 
 def _at(value: Any, *path: str) -> Any:
