@@ -1,16 +1,19 @@
 """Parse AsciiDoc files into documents, with the line numbers of the raw file.
 
-1. The lines are read in one pass. A construct is recognized from its first line, as in Asciidoctor. Example,
-   sidebar, quote and open blocks are read as if they had no delimiters, so they can be nested to any depth.
-2. A section title (``== Title``, ``## Title`` or an underlined title) starts a section. Its labels are the
-   ids in the block attributes and anchors above it and in its text, and the id that Asciidoctor generates.
+1. The lines are read in one pass. A construct is recognized from its first line, as in Asciidoctor. A
+   delimited block ends at the next line that equals its delimiter. The content of example, sidebar, quote and
+   open blocks is read like that of the page, but contains no section titles.
+2. A section title (``== Title``, ``## Title`` or an underlined title) starts a section where a block can
+   start: not within a paragraph or a list item. Its labels are the ids in the block attributes and anchors
+   above it and in its text or, without them, the id that Asciidoctor generates.
 3. Listing and literal blocks are code, table lines are rows, and list items and paragraphs are text. Other
    lines, such as comments, attribute entries, block attributes and directives, produce no text. Includes are
    not expanded, conditions are not evaluated, and attribute references (``{name}``) are kept as they are.
-4. Inline markup is replaced by its text. Cross-references with a text become references. Paragraphs with more
+4. Inline markup is replaced by its text (:mod:`branchrank.documents.asciidoc_inline`). Paragraphs with more
    than :data:`~branchrank.documents.markdown_text.MAX_INLINE` characters keep their markup.
 
-A block that is never closed ends with the file. Parsing takes time linear in the size of the file.
+A block that is never closed ends with the block around it or the file. Parsing takes time linear in the size
+of the file.
 """
 
 from __future__ import annotations
@@ -18,84 +21,94 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from functools import partial
 
-from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader, Reference
-from branchrank.documents.markdown_text import ABSOLUTE, MAX_INLINE, html_text
+from branchrank.documents.asciidoc_inline import AsciidocInline
+from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader
+from branchrank.documents.markdown_text import html_text
 
-_VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,})(?P<language>(?<=`)[\w+-]+)?")
-_TRANSPARENT = re.compile(r"={4,}|\*{4,}|_{4,}|--|\+|'{3,}|-{3}|\*{3}|<{3,}")
-_TABLE = re.compile(r"[|,:!]={3,}")
+#: Lines that start a block: verbatim blocks, tables, and blocks whose content is blocks.
+_DELIMITER = re.compile(
+    r"(?P<verbatim>-{4,}|\.{4,}|\+{4,}|/{4,}|```(?!`).*)|(?P<table>[|,:!]={3,})|={4,}|\*{4,}|_{4,}|--"
+)
+#: Styles of open blocks whose content is not blocks.
+_VERBATIM_STYLES = ("comment", "listing", "literal", "source")
+_DISCRETE = ("discrete", "float")
+_RULE = re.compile(r"'{3,}|-{3}|\*{3}|<{3,}")
 _TITLE = re.compile(r"(={1,6}|#{1,6})[ \t]+(?=\S)(.*)")
 _UNDERLINES = {"=": 1, "-": 2, "~": 3, "^": 4, "+": 5}
-_ENTRY = re.compile(r":!?\w[\w-]*!?:(?:\s.*)?")
+_ENTRY = re.compile(r":(!?(\w[\w-]*)!?):(?:\s+(.*))?")
 _ATTRIBUTES = re.compile(r"\[(?:\[[^\[\]]*\]|[^\[\]]*)\]")
-_ID = re.compile(r"\[([\w:.-]+)(?:,[^\[\]]*)?\]|[^#\[\]]*#([\w:.-]+).*|(?:.*,)?\s*id=[\"']?([\w:.-]+).*")
+_ID = re.compile(r"\[([\w:.-]+)(?:,[^\[\]]*)?\]|[^#,=\"'\[\]]*#([\w:-]+).*|(?:.*,)?\s*id=[\"']?([\w:.-]+).*")
 _DIRECTIVE = re.compile(r"(?:include|ifdef|ifndef|ifeval|endif|toc|video|audio)::[^\[\]]*\[.*\]")
+_IMAGE = re.compile(r"image::[^\s\[\]].*\[.*\]")
 _ITEM = re.compile(r"\s*(?:[*]{1,6}|-|\.{1,5}|(\d+\.|[a-zA-Z]\.)|<(?:\d+|\.)>)\s+(?=\S)")
 _TERM = re.compile(r"\s*(\S.*?)(?::{2,4}|;;)(?:\s+(.*))?")
 _CELL_FORMAT = re.compile(r"(?:^|(?<=\s))(?:[\d.]+[+*])?[<^>]?(?:\.[<^>])?[adehlmsv]?$")
-_MACRO = re.compile(
-    r"<<(?P<id>[^<>,\n]{1,200})(?:,(?P<reference>[^<>]{0,500}))?>>"
-    r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,200})?\]\]|\[[#.][\w.#%-]{1,200}\](?=#)"
-    r"|(?<![\w:/])(?P<macro>[a-z]{2,20}):(?!\s)(?P<target>[^\s\[\]]{0,500})\[(?P<text>[^\[\]]{0,1000})\]"
-)
 #: The first line of an OpenPGP key, message or signature, whose file may have the suffix ``.asc``, too.
 _ARMOR = re.compile(r"-----BEGIN PGP [A-Z ]+-----")
-_MARKUP = re.compile(r"[`*_#+\[<]")
-_CODE = re.compile(r"``([^`]{1,1000}+)``|`([^`]{1,1000}+)`")
-_MARKS = [
-    *(re.compile(rf"{each}{each}([^{each}]{{1,1000}}+){each}{each}") for each in (r"\*", "_", "#", r"\+")),
-    *(
-        re.compile(rf"(?<![\w{each}]){each}(?!\s)([^{each}]{{1,1000}}+)(?<!\s){each}(?![\w{each}])")
-        for each in (r"\*", "_", "#", r"\+")
-    ),
-]
 
 
-class _Scanner(Findings):
-    """Collects the contents of one file. ``at`` is the index of the next line."""
+class _Scanner(AsciidocInline):
+    """Collects the contents of one file.
 
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
+    ``at`` is the index of the next line. ``ends`` contains the indexes of the last lines of the blocks around
+    it. ``attached`` is whether the next block belongs to a list item. ``targets`` and ``style`` are what the
+    lines above the next block say about it.
+    """
+
+    def __init__(self, source: str, lines: list[str]) -> None:
+        super().__init__(source)
         self.lines = [line.rstrip() for line in lines]
         self.at = 0
+        self.ends: list[int] = []
+        self.attached = False
         self.paragraph: list[str] = []
         self.kind: BlockKind = "prose"
         self.targets: list[LinkTarget] = []
-        self.discrete = False
-        self.table = ""
+        self.style = ""
         self.places: defaultdict[str, list[int]] = defaultdict(list)
         for number, line in enumerate(self.lines):
-            if _VERBATIM.fullmatch(line):
+            if _DELIMITER.fullmatch(line):
                 self.places[line].append(number)
 
     def scan(self) -> None:
         """Read all lines."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            if not line:
+            if self.ends and self.at == self.ends[-1]:
                 self.end_paragraph()
-            elif self.table:
-                self.row(line)
-            elif not self.block(line) and not self.invisible(line):
+                while self.ends and self.at == self.ends[-1]:
+                    self.ends.pop()
+            elif not line:
+                self.end_paragraph()
+                self.attached = False
+            elif not self.invisible(line) and not self.title_line(line) and not self.block(line):
                 self.text_line(line)
             self.at += 1
         self.end_paragraph()
+        self.references = [*map(self.by_title, self.references)]
 
-    def block(self, line: str) -> bool:
-        """Read a delimited block, a section title or a rule that starts at this line."""
+    def title_line(self, line: str) -> bool:
+        """Read a section title that starts at this line."""
+        if self.paragraph or (self.style not in _DISCRETE and (self.ends or self.attached)):
+            return False
         if title := _TITLE.fullmatch(line):
             self.heading(len(title[1]), title[2].removesuffix(" " + title[1]), self.at)
-        elif not self.paragraph and (level := self.underlined()):
+        elif level := self.underlined():
             self.heading(level, line, self.at + 1)
-        elif match := _VERBATIM.fullmatch(line):
-            self.verbatim(line, "```" if match["language"] else line)
-        elif _TABLE.fullmatch(line):
+        else:
+            return False
+        return True
+
+    def block(self, line: str) -> bool:
+        """Read a delimited block or a rule that starts at this line."""
+        if match := _DELIMITER.fullmatch(line):
+            self.delimited(line, match)
+        elif line == "+":
             self.end_paragraph()
-            self.table = line
-        elif _TRANSPARENT.fullmatch(line):
-            self.end_paragraph()
+            self.attached = True
+        elif not self.paragraph and _RULE.fullmatch(line):
+            self.start_block()
         else:
             return False
         return True
@@ -103,67 +116,83 @@ class _Scanner(Findings):
     def underlined(self) -> int:
         """Return the level of an underlined title at this line, or 0."""
         title, line = self.lines[self.at], (self.lines[self.at + 1 : self.at + 2] or [""])[0]
-        if not line or line.strip(line[0]) or not re.match(r"\w", title) or abs(len(title) - len(line)) > 1:
+        if not line or line.strip(line[0]) or abs(len(title) - len(line)) > 1:
             return 0
-        return _UNDERLINES.get(line[0], 0) if len(line) > 2 else 0
+        return _UNDERLINES.get(line[0], 0) if title[0] != "." and re.search(r"[^\W_]", title) else 0
 
     def heading(self, level: int, text: str, last: int) -> None:
-        self.end_paragraph()
-        first = self.at + 1
-        before = len(self.labels)
+        first, before = self.at + 1, len(self.labels)
         title = " ".join(self.inline(text, first).split())
-        if self.discrete or not title:
+        found = [*self.targets, *self.labels[before:]]
+        is_header = level == 1 and not self.headings and not self.blocks
+        if title and not (is_header or self.targets or re.search(r" \[\[[^\[\]]+\]\]$", text)):
+            found.append(self.label(self.generated_id(title), first, derived=True))
+        if self.style in _DISCRETE or not title:
             self.emit("prose", title, first)
         else:
-            found = [*self.targets, *self.labels[before:]]
-            own = LinkTarget(name="_" + re.sub(r"\W+", "_", title.lower()).strip("_"), line=first)
-            self.labels.append(own)
-            names = tuple(dict.fromkeys(label.name for label in (*found, own)))
-            start = min((label.line for label in self.targets), default=first)
+            names = tuple(dict.fromkeys(label.name for label in found))
+            above = self.blocks[-1].line_end if self.blocks else 0
+            start = min((label.line for label in self.targets if label.line > above), default=first)
             self.headings.append(Heading(level, title, start, last + 1, names))
-        self.targets, self.discrete = [], False
+            if names:
+                self.ids.setdefault(title, names[0])
+        self.start_block()
         self.at = last
 
-    def verbatim(self, line: str, closing: str) -> None:
-        self.end_paragraph()
-        places = self.places[closing]
-        following = bisect_right(places, self.at)
-        end = places[following] if following < len(places) else len(self.lines)
-        if end == len(self.lines):
-            self.notes.append(f"line {self.at + 1}: the block that starts here is never closed")
-        body = "\n".join(self.lines[self.at + 1 : end])
-        if not line.startswith("/"):
-            is_raw = line.startswith("+")
-            self.emit("prose" if is_raw else "code", html_text(body) if is_raw else body, self.at + 2)
-        self.at = end
+    def start_block(self) -> None:
+        """Forget what the lines above a block say about it."""
+        self.targets, self.style, self.attached = [], "", False
 
-    def row(self, line: str) -> None:
-        if line == self.table:
-            self.table = ""
+    def delimited(self, line: str, match: re.Match[str]) -> None:
+        self.end_paragraph()
+        places = self.places["```" if line[0] == "`" else line]
+        following = bisect_right(places, self.at)
+        end = limit = self.ends[-1] if self.ends else len(self.lines)
+        if following < len(places) and places[following] < limit:
+            end = places[following]
+        else:
+            self.notes.append(f"line {self.at + 1}: the block that starts here is never closed")
+        style = self.style
+        self.start_block()
+        if match["table"]:
+            for number in range(self.at + 1, end):
+                self.row(self.lines[number], line[0], number + 1)
+        elif match["verbatim"] or (line == "--" and style in _VERBATIM_STYLES):
+            body = "\n".join(self.lines[self.at + 1 : end])
+            if line[0] != "/" and style != "comment":
+                is_raw = line[0] == "+"
+                self.emit("prose" if is_raw else "code", html_text(body) if is_raw else body, self.at + 2)
+        else:
+            self.ends.append(end)
             return
-        separator = "|" if self.table[0] == "|" else self.table[0]
-        cells = (
-            self.inline(_CELL_FORMAT.sub("", cell), self.at + 1).strip() for cell in line.split(separator)
-        )
-        self.emit("table", " | ".join(filter(None, cells)), self.at + 1)
+        self.at = end if end < limit else end - 1
+
+    def row(self, line: str, separator: str, number: int) -> None:
+        cells = (self.inline(_CELL_FORMAT.sub("", cell), number).strip() for cell in line.split(separator))
+        self.emit("table", " | ".join(filter(None, cells)), number)
 
     def invisible(self, line: str) -> bool:
         """Skip a line without text: a comment, an attribute entry, block attributes or a directive."""
-        if _ENTRY.fullmatch(line) and not self.paragraph:
+        if not self.paragraph and (entry := _ENTRY.fullmatch(line)):
+            if entry[2] in self.id_parts:
+                self.id_parts[entry[2]] = "_" if "!" in entry[1] else entry[3] or ""
             while self.lines[self.at].endswith(" \\") and self.at + 1 < len(self.lines):
                 self.at += 1
         elif _ATTRIBUTES.fullmatch(line):
+            in_item = bool(self.paragraph) and self.kind == "list" and bool(_ITEM.match(self.paragraph[0]))
             self.end_paragraph()
+            self.attached |= in_item
             inside = line[1:-1]
-            self.discrete |= inside.startswith(("discrete", "float"))
+            if style := re.match(r"[\w-]+(?=[,#.%]|$)", inside):
+                self.style = style[0]
             if match := _ID.fullmatch(inside):
-                label = LinkTarget(name=match[1] or match[2] or match[3], line=self.at + 1)
-                self.labels.append(label)
-                self.targets.append(label)
+                self.targets.append(self.label(match[1] or match[2] or match[3], self.at + 1))
         elif not (re.match(r"//(?!/)", line) or _DIRECTIVE.fullmatch(line)):
             return False
         elif self.paragraph:
             self.paragraph.append("")  # keeps the line numbers of the paragraph
+        elif line.startswith("include::"):
+            self.start_block()
         return True
 
     def text_line(self, line: str) -> None:
@@ -176,10 +205,12 @@ class _Scanner(Findings):
             self.kind = "list"
             line = f"{term[1]}: {term[2]}" if term[2] else term[1]
         elif line.startswith(".") and not self.paragraph:
-            self.emit("prose", self.inline(line[1:], self.at + 1), self.at + 1)
+            self.add_block("prose", [self.inline(line[1:], self.at + 1)], self.at + 1)
             return
-        elif line.startswith("image::"):
-            line = line.replace("::", ":", 1)
+        elif not self.paragraph and _IMAGE.fullmatch(line):
+            self.emit("prose", self.inline(line.replace("::", ":", 1), self.at + 1), self.at + 1)
+            self.start_block()
+            return
         elif not self.paragraph:
             indented = line[0].isspace() and not (self.blocks and self.blocks[-1].kind == "list")
             self.kind = "code" if indented else "prose"
@@ -197,51 +228,12 @@ class _Scanner(Findings):
         lines = [line.rstrip() if kind == "code" else line.strip() for line in text.split("\n")]
         if any(lines):
             self.add_block(kind, lines, first)
-            self.targets, self.discrete = [], False
-
-    def inline(self, text: str, line: int) -> str:
-        """Return the readable text of a paragraph that starts at ``line``, with the same line breaks."""
-        if len(text) > MAX_INLINE or not _MARKUP.search(text):
-            return text
-        text = _MACRO.sub(partial(self.macro, line=line), text)
-        parts = _CODE.split(re.sub(r" \+$", "", text, flags=re.MULTILINE))
-        for index in range(0, len(parts), 3):
-            for mark in _MARKS:
-                parts[index] = mark.sub(r"\1", parts[index])
-        return "".join(filter(None, parts))
-
-    def macro(self, match: re.Match[str], line: int) -> str:
-        """Return the text of a macro, and keep its reference or label."""
-        line += match.string.count("\n", 0, match.start())
-        kept = "\n" * match[0].count("\n")
-        name, target = match["macro"], match["target"] or ""
-        if match["anchor"] or name == "anchor":
-            self.labels.append(LinkTarget(name=match["anchor"] or target, line=line))
-            return kept
-        text = match["text"] if name else match["reference"]
-        if match["id"]:
-            target = match["id"] if "#" in match["id"] or "." in match["id"] else f"#{match['id']}"
-        elif not name:
-            return ""
-        elif name == "xref" and "#" not in target and "." not in target:
-            target = f"#{target}"
-        label, _, _ = (
-            (text or "").partition(",") if name in ("image", "link", "xref", "icon") else (text or "", "", "")
-        )
-        label = label.strip().strip('"').removesuffix("^")
-        if name in ("link", "xref", None) and label and not ABSOLUTE.match(target):
-            title = " ".join(label.split())
-            self.references.append(Reference(role="link", text=title, target=target, line=line))
-        if not label and name != "image":
-            label = (
-                target.lstrip("#") if name in ("link", "xref", None) else f"{name}:{target}" if target else ""
-            )
-        return label + kept[label.count("\n") :]
+            self.start_block()
 
 
 def read_asciidoc(source: str, lines: list[str]) -> Findings:
     """Read an AsciiDoc file. Malformed content raises no exception."""
-    scanner = _Scanner([line.replace("\r", " ") for line in lines])
+    scanner = _Scanner(source, [line.replace("\r", " ") for line in lines])
     if _ARMOR.match(lines[0]):
         scanner.notes.append("nothing was read, because the file is an OpenPGP key or signature")
     else:

@@ -89,7 +89,7 @@ class Section(Record, frozen=True, kw_only=True):
 class LinkTarget(Record, frozen=True, kw_only=True):
     """A reference target in a document, such as an RST label, a Markdown heading anchor or an explicit id.
 
-    ``derived`` is true for the slug of a Markdown heading, which names the heading only within its page.
+    ``derived`` is true for a name made from a heading's title, which names the heading only within its page.
     """
 
     name: str

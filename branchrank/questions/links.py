@@ -11,7 +11,9 @@
    number at the start of a file or folder name: the URL ``guides`` matches the folder ``02-guides``.
 5. If no page matches otherwise, a relative URL is relative to the page's own path, as on sites whose URLs end
    with ``/``, and case, and spaces and hyphens, are not distinguished, as on sites built with Hugo.
-6. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
+6. A path in AsciiDoc can also be relative to a folder above the page's folder, as in Antora, where paths are
+   relative to the pages of a module.
+7. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
    ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST.
 """
 
@@ -29,11 +31,12 @@ from branchrank.documents.document import FOLDER_PAGES, Document, Reference, Sec
 from branchrank.documents.reading import suffix_of
 
 _ORDER = re.compile(r"^\d+[-_.](?=\D)")
-_NO_PAGE, _NO_LABEL, _FILE, _VARIABLE = UNRESOLVED = (
+_NO_PAGE, _NO_LABEL, _FILE, _VARIABLE, _COMPONENT = UNRESOLVED = (
     "unresolved: no such page",
     "unresolved: no such label",
     "unresolved: not a document",
     "unresolved: variable",
+    "unresolved: other component",
 )
 _OTHER_SUFFIX = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}$")
 _SITE_SUFFIXES = (".html", ".htm")
@@ -107,6 +110,8 @@ class Links:
             name = _label(reference.target)
             return next(iter(self._labels[name].values())) if name in self._labels else self._derived[name]
         url = urlsplit(reference.target)
+        if url.scheme or "@" in url.path:
+            raise UnresolvedLink(_COMPONENT)
         page = self._page(source, unquote(url.path)) if url.path else source
         if not url.fragment:
             return Target(page, 0)
@@ -122,15 +127,16 @@ class Links:
 
     def _page(self, source: str, path: str) -> str:
         folder = posixpath.dirname(source)
+        places: list[str] = []
         if not path.startswith("/"):
-            places = [posixpath.join(folder, path), posixpath.join(_path_name(source), path)]
-        else:
-            path = path.strip("/")
-            above = folder.split("/") if folder and path else []
+            places += [posixpath.join(folder, path), posixpath.join(_path_name(source), path)]
+        if path.startswith("/") or suffix_of(source) == ".adoc":
+            bare = path.strip("/")
+            above = folder.split("/") if folder and bare else []
             bases = ["/".join(above[:count]) for count in range(len(above) + 1)]
-            places = [posixpath.join(base, path) for base in bases]
-            if "/" in path:
-                places.append(path.partition("/")[2])
+            places += [posixpath.join(base, bare) for base in bases]
+        if path.startswith("/") and "/" in bare:
+            places.append(bare.partition("/")[2])
         for place in map(_normal, places):
             for name in (_path_name(place), _site_name(place), _caseless_name(place)):
                 if name in self._pages:
