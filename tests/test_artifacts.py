@@ -14,10 +14,10 @@ from branchrank.core.io.files import (
     atomic_writer,
     digest_bytes,
     digest_file,
-    read_jsonl,
     write_jsonl,
     write_text,
 )
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Scored, Span
 
 

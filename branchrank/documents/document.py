@@ -36,8 +36,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from branchrank.core.io.text_files import decoded_always
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Record
-from branchrank.documents.lines import decode, split_lines, without_encoded_data
+from branchrank.documents.lines import split_lines, without_encoded_data
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
@@ -352,7 +353,7 @@ class Reader:
 
     def text(self, content: bytes) -> tuple[str, tuple[str, ...]]:
         """Return the text whose lines are numbered, and notes about bytes that can't be decoded."""
-        return decode(content)
+        return decoded_always(content)
 
     def read(self, source: str, content: bytes) -> tuple[list[str], Findings]:
         """Return the lines of the text, without line breaks, and what they contain. Never fails."""

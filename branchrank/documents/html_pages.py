@@ -21,9 +21,9 @@ import re
 from collections import Counter
 from itertools import groupby
 
+from branchrank.core.io.text_files import decoded_always
 from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader, Reference
 from branchrank.documents.html_tags import Tag, find_content, find_tags, match_tags
-from branchrank.documents.lines import decode
 from branchrank.documents.markdown_text import ABSOLUTE, WITHIN_WORDS
 from branchrank.documents.shared_lines import SharedLines
 
@@ -193,7 +193,7 @@ class _HtmlReader(Reader):
         declared = _META.search(content, 0, 1024)
         name = declared[1].decode("ascii", "replace").lower() if declared else ""
         name = "windows-1252" if re.fullmatch(r"iso-?8859-?1|latin-?1", name) else name
-        text, notes = decode(content)
+        text, notes = decoded_always(content)
         if notes and _ENCODINGS.fullmatch(name):
             try:
                 content.decode("utf-8")

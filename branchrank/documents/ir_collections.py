@@ -36,13 +36,13 @@ from branchrank.core.errors import CorpusError, or_else
 from branchrank.core.io.environment import imported
 from branchrank.core.io.files import (
     digest_file,
-    read_jsonl,
     reading_errors,
     storage_errors,
     write_jsonl,
     write_text,
 )
 from branchrank.core.io.progress import Progress, no_progress
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Record
 from branchrank.documents.document import ENTRY_SUFFIX
 

@@ -1,4 +1,4 @@
-"""Split the bytes of a file into lines, find the lines without content, and normalize text for quotes.
+"""Split text into lines, find the lines without content, and normalize text for quotes.
 
 All parsers use this module, so their line numbers agree.
 
@@ -10,30 +10,11 @@ Normalized text has no differences in case, markup and layout.
 
 from __future__ import annotations
 
-import codecs
 import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-
-def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
-    """Decode the bytes of a file. Return the text, and notes about bytes that are not valid text.
-
-    A file that is not valid UTF-8 is read as Latin-1, in which all bytes are valid. NUL bytes are read as
-    spaces.
-    """
-    content = content.removeprefix(codecs.BOM_UTF8)
-    notes: tuple[str, ...] = ()
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        notes = (f"read as Latin-1, because byte {error.start + 1} is not valid UTF-8",)
-        text = content.decode("latin-1")
-    if "\0" in text:
-        notes += ("NUL bytes were read as spaces",)
-    return text.replace("\0", " "), notes
 
 
 def split_lines(text: str) -> list[str]:

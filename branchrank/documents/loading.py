@@ -29,6 +29,7 @@ from branchrank.core.errors import BranchRankError, CorpusError, nearest_path
 from branchrank.core.io.files import digest_of, open_beneath, read_beneath
 from branchrank.core.io.printable import safe
 from branchrank.core.io.progress import Progress, no_progress
+from branchrank.core.io.text_files import UTF_16_MARKS
 from branchrank.core.records import Record
 from branchrank.documents.code_outline import GRAMMARS
 from branchrank.documents.document import READ_AS_MDX, Document
@@ -187,7 +188,8 @@ def examine(root: Path, source: str) -> CorpusFile | Skip:
     except OSError as error:
         reason = f"it can't be read ({(error.strerror or str(error)).lower()})"
     else:
-        if b"\0" in head and not reader_of(suffix_of(source)).binary:
+        is_text = b"\0" not in head or head.startswith(UTF_16_MARKS)
+        if not (is_text or reader_of(suffix_of(source)).binary):
             reason = "it is a binary file"
         elif status.st_size > MAX_FILE_BYTES:
             reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"

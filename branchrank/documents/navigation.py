@@ -28,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
+from branchrank.core.io.text_files import decoded
 from branchrank.documents.document import FOLDER_PAGES, Document
 from branchrank.documents.reading import document_lines, suffix_of
 
@@ -138,7 +139,7 @@ def _files(root: Path) -> Iterator[_File]:
 def _rows_of(file: _File) -> Iterator[Row]:
     if len(file.content) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    text = file.content.decode("utf-8")
+    text = decoded(file.content)
     if file.name.endswith(".json"):
         found = _decoded_json(text)
     elif file.name.endswith((".js", ".ts")):

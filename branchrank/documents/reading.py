@@ -27,10 +27,11 @@ from typing import NamedTuple
 
 from branchrank.core.errors import CorpusError, MissingDependencyError
 from branchrank.core.io.files import digest_bytes, digest_of, read_beneath, write_bytes
+from branchrank.core.io.text_files import decoded_always
 from branchrank.core.registry import Registry
 from branchrank.documents.code_outline import GRAMMARS
 from branchrank.documents.document import ENTRY_SUFFIX, Block, Document, Findings, Reader, plain_blocks
-from branchrank.documents.lines import decode, split_lines
+from branchrank.documents.lines import split_lines
 
 
 class _Builtin(NamedTuple):
@@ -170,7 +171,7 @@ def document_text(source: str, content: bytes) -> str:
     builtin = BUILTIN_READERS.get(suffix)
     # A query reads the lines of its hits. Importing docutils for that would take longer than the query.
     if not suffix or (builtin and not builtin.own_text):
-        return decode(content)[0]
+        return decoded_always(content)[0]
     reader = reader_of(suffix)
     stored = stored_text(document_digest(source, content)) if reader.binary else None
     return reader.text(content)[0] if stored is None else stored

@@ -26,7 +26,8 @@ import msgspec
 import numpy as np
 
 from branchrank.core.errors import ArtifactError, InputError, UsageError, or_else
-from branchrank.core.io.files import copy_folder, read_jsonl, reading_errors
+from branchrank.core.io.files import copy_folder, reading_errors
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Chunk, Passage
 from branchrank.documents.loading import Corpus
 from branchrank.documents.locating import Locator

@@ -36,6 +36,7 @@ from branchrank.core.errors import (
 from branchrank.core.io.files import digest_of, storage_errors, write_text
 from branchrank.core.io.printable import url_to_keep
 from branchrank.core.io.progress import Notify
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import Record
 from branchrank.core.settings import (
     PARTS,
@@ -140,7 +141,7 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
     import tomlkit
 
     before = read_toml(path)
-    document = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+    document = tomlkit.parse(read_text(path) if path.exists() else "")
     for key, value in changes.items():
         table, _, name = key.rpartition(".")
         if table and table not in document:

@@ -31,7 +31,7 @@ from branchrank.core.records import GoldItem, Question, Record, Span
 from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.documents.loading import discover
 from branchrank.documents.reading import document_lines
-from branchrank.questions.question_files import may_be_absent
+from branchrank.questions.question_files import absent_file, may_be_absent
 
 Lines = Mapping[str, Sequence[str]]
 
@@ -158,7 +158,7 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
     if source not in lines:
         source = next((alias for alias in question.source_aliases if alias in lines), "")
     if not source:
-        return f"the corpus has no file {item.source_file!r}"
+        return absent_file(item.source_file, lines)
     count, quote = len(lines[source]), normalize(item.answer_quote or "")
     span = item.span
     if span is not None and not 1 <= span.line_start <= span.line_end <= count:

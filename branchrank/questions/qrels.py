@@ -12,14 +12,15 @@ The queries in a BEIR folder become questions, with the relevant documents as go
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from branchrank.core.errors import InputError, QuestionError, RunError
-from branchrank.core.io.files import read_jsonl
+from branchrank.core.io.files import reading_errors
+from branchrank.core.io.text_files import read_jsonl, text_lines
 from branchrank.core.records import GoldItem, Question, Record, Span
 from branchrank.documents.ir_collections import QRELS, QUERIES, entry_source, read_entries
 from branchrank.questions.question_files import ABSENT_GOLD
@@ -29,6 +30,8 @@ Qrels = dict[str, dict[str, int]]
 
 
 _ORDER = "The qrels come first: branchrank score-trec QRELS RUN, compare-trec QRELS RUN RUN"
+#: The headings of the last column in the qrels of BEIR and other collections.
+_HEADINGS = frozenset({"score", "relevance", "rel", "label", "grade", "judgment", "judgement", "qrel"})
 #: Maps the expected and the actual number of columns to the fix that the error suggests.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run file. {_ORDER}",
@@ -37,19 +40,25 @@ _OTHER_KIND = {
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read qrels in TREC's format. A file with the suffix ``.tsv`` is read in BEIR's format.
+    """Read qrels in TREC's format. A file with the suffix ``.tsv`` can also have BEIR's three columns.
 
-    Raises :class:`InputError` with the line number if a line is invalid, or if a query has two judgments for
-    the same document.
+    A first line that ends with a known heading, such as ``score``, is a header. Raises :class:`InputError`
+    with the line number if a line is invalid, or if a query has two judgments for the same document.
     """
-    beir = path.suffix == ".tsv"
-    expected = "`query document relevance`" if beir else "`query 0 document relevance`"
+    counts = {4: "`query 0 document relevance`"}
+    if is_tsv(path):
+        counts = {3: "`query document relevance`", **counts}
     lines = (
         (place, columns[0], columns[-2], columns[-1])
-        for place, columns in columns_of(path, 3 if beir else 4, expected)
-        if not (beir and place == f"{path}:1" and not columns[-1].lstrip("-").isdecimal())
+        for place, columns in columns_of(path, counts)
+        if not (place == f"{path}:1" and columns[-1].casefold() in _HEADINGS)
     )
     return judgments(lines, path)
+
+
+def is_tsv(path: Path) -> bool:
+    """Return whether a file, which may be compressed, has the suffix ``.tsv``."""
+    return path.name.removesuffix(".gz").endswith(".tsv")
 
 
 def judgments(lines: Iterable[tuple[str, Any, Any, Any]], name: object) -> Qrels:
@@ -85,27 +94,25 @@ def by_query(
     return found
 
 
-def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[str, list[str]]]:
+def columns_of(path: Path, counts: Mapping[int, str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the place (path and line number) and the columns of each line in a TREC or TSV file.
 
-    Raises :class:`InputError` if the file can't be read or a line does not have ``count`` columns.
+    ``counts`` maps each number of columns that the file may have to their names. Raises :class:`InputError`
+    if the file can't be read, or if a line has another number of columns or fewer or more than the first.
     """
-    try:
-        with path.open(encoding="utf-8") as stream:
-            for number, line in enumerate(stream, start=1):
-                columns = line.split("\t") if path.suffix == ".tsv" else line.split()
-                if not line.strip():
-                    continue
-                if len(columns) != count:
-                    raise InputError(
-                        f"{path}:{number}: the line has {len(columns)} columns, but must be {expected}",
-                        remedy=_OTHER_KIND.get((count, len(columns)), ""),
-                    )
-                yield f"{path}:{number}", [column.strip() for column in columns]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
+    with reading_errors(path, remedy="check the path"):
+        for number, line in text_lines(path):
+            if not line.strip():
+                continue
+            columns = line.split("\t") if is_tsv(path) and "\t" in line else line.split()
+            if len(columns) not in counts:
+                raise InputError(
+                    f"{path}:{number}: the line has {len(columns)} columns, but must be "
+                    f"{' or '.join(counts.values())}",
+                    remedy=_OTHER_KIND.get((max(counts), len(columns)), ""),
+                )
+            counts = {len(columns): counts[len(columns)]}
+            yield f"{path}:{number}", [column.strip() for column in columns]
 
 
 class BeirQuestions(NamedTuple):

@@ -9,9 +9,9 @@ id, because they may move.
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
+import posixpath
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain, product
 from pathlib import Path
@@ -24,10 +24,10 @@ from branchrank.core.io.files import (
     atomic_writer,
     digest_bytes,
     digest_of,
-    read_file,
     remove_temporary,
     write_jsonl,
 )
+from branchrank.core.io.text_files import read_text, text_lines
 from branchrank.core.records import GoldItem, GoldLevel, Question, Record, Span
 
 
@@ -75,12 +75,13 @@ def load_questions(path: Path, *, remedy: Remedies = "pass the path of a questio
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
+    correct = f"correct {path}, then run `branchrank questions check {path}`"
     try:
-        lines = read_file(path).removeprefix(codecs.BOM_UTF8).split(b"\n")
+        lines = list(text_lines(path, error=QuestionError, remedy=correct))
     except OSError as error:
         message = f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}"
         raise QuestionError(message, remedy=remedy) from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in lines:
         if not line.strip():
             continue
         try:
@@ -93,12 +94,11 @@ def load_questions(path: Path, *, remedy: Remedies = "pass the path of a questio
         except RecursionError:
             problems.append(f"{path}:{number}: the JSON is nested too deeply")
         except (msgspec.DecodeError, ValueError) as error:
-            problems.append(f"{path}:{number}: {error}")
+            array = "; write one JSON object per line, not an array" if line.lstrip()[:1] == "[" else ""
+            problems.append(f"{path}:{number}: {error}{array}")
     if problems:
         shown = problems[:10] + ([f"... and {len(problems) - 10} more"] if len(problems) > 10 else [])
-        raise QuestionError(
-            "\n".join(shown), remedy=f"correct {path}, then run `branchrank questions check {path}`"
-        )
+        raise QuestionError("\n".join(shown), remedy=correct)
     if not questions:
         raise QuestionError(f"{path} has no questions", remedy=remedy)
     return list(questions.values())
@@ -111,7 +111,7 @@ def _is_slip(key: str, known: str) -> bool:
     return OSA.distance(key.casefold(), known, score_cutoff=1) <= 1
 
 
-def _question(line: bytes) -> Question:
+def _question(line: str) -> Question:
     raw = msgspec.json.decode(line)
     if not isinstance(raw, dict):
         raise ValueError(f"expected a JSON object, not {type(raw).__name__}")
@@ -119,7 +119,9 @@ def _question(line: bytes) -> Question:
     for key in extra:
         if meant := next((each for each in _KNOWN if len(each) > 3 and _is_slip(key, each)), None):
             raise ValueError(f"unknown key {key!r}: did you mean {meant!r}?")
-    known = msgspec.convert({key: value for key, value in raw.items() if key in _KNOWN}, _Line)
+    known = msgspec.convert(
+        _portable({key: value for key, value in raw.items() if key in _KNOWN}), _Line, strict=False
+    )
     if not known.question.strip() or (known.id is not None and not known.id.strip()):
         raise ValueError("`id` and `question` must not be empty")
     given = msgspec.structs.asdict(known)
@@ -142,6 +144,22 @@ def _question(line: bytes) -> Question:
     question = Question(gold=gold, extra=extra, **given)
     _check_excluded(question)
     return question
+
+
+def _portable(value: Any, key: str = "") -> Any:
+    """Return the value of a key as BranchRank writes it, whichever program wrote it.
+
+    A null is a missing key, a whole number as an id is text, and a source has forward slashes and no ``./``.
+    """
+    if isinstance(value, dict):
+        return {key: _portable(each, key) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_portable(each) for each in value]
+    if key == "id" and type(value) in (int, float) and value % 1 == 0:
+        return str(int(value))
+    if key == "source_file" and isinstance(value, str) and value:
+        return posixpath.normpath(value.replace("\\", "/"))
+    return value
 
 
 def with_needs(
@@ -262,23 +280,25 @@ def content_digest(path: Path) -> str:
 def replace_question(path: Path, question: Question, digest: str) -> str:
     """Replace a question's line in a question file, or append the line if the file does not have it.
 
-    All other lines keep their bytes. The file is written only if its digest (:func:`content_digest`) is
-    ``digest``, which is checked again immediately before the new content takes its place. Returns the new
-    digest. Raises :class:`ChangedFileError` if the file has another digest.
+    All other lines keep their text, and the file becomes UTF-8 without a byte order mark. It is written only
+    if its digest (:func:`content_digest`) is ``digest``, which is checked again immediately before the new
+    content takes its place. Returns the new digest. Raises :class:`ChangedFileError` if the file has another
+    digest.
     """
-    before = path.read_bytes() if path.exists() else b""
-    made, lines, found = msgspec.json.encode(question_line(question)), before.split(b"\n"), False
+    before = content_digest(path)
+    lines = (read_text(path, error=QuestionError) if path.exists() else "").split("\n")
+    made, found = msgspec.json.encode(question_line(question)).decode(), False
     for number, line in enumerate(lines):
-        if line.strip() and _question(line.removeprefix(codecs.BOM_UTF8)).id == question.id:
+        if line.strip() and _question(line).id == question.id:
             lines[number], found = made, True
     if not found:
-        lines = [*lines[:-1], *filter(None, lines[-1:]), made, b""]
-    content = b"\n".join(lines)
+        lines = [*lines[:-1], *filter(None, lines[-1:]), made, ""]
+    content = "\n".join(lines).encode()
     with atomic_writer(path) as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
-        if not digest == digest_bytes(before) == content_digest(path):
+        if not digest == before == content_digest(path):
             raise ChangedFileError(f"{path} has changed since it was read", remedy="try again")
     return digest_bytes(content)
 
@@ -382,6 +402,19 @@ def without_absent(
     return present, notes
 
 
+def path_ends(source: str) -> list[str]:
+    """Return the path without its first part, without its first two parts, and so on."""
+    parts = source.split("/")
+    return ["/".join(parts[start:]) for start in range(1, len(parts))]
+
+
+def absent_file(source: str, sources: Container[str]) -> str:
+    """Return a message about a gold file that is not in the corpus. It may name the file that is meant."""
+    meant = next((end for end in path_ends(source) if end in sources), "")
+    hint = f"; paths are relative to the corpus: did you mean {meant!r}?" if meant else ""
+    return f"the corpus has no file {source!r}{hint}"
+
+
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
     """Return a message for each gold item whose file or lines do not exist.
 
@@ -393,7 +426,7 @@ def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) ->
         for item in question.gold:
             count = line_counts.get(item.source_file)
             if count is None and not set(question.source_aliases) & line_counts.keys():
-                problems.append(f"question {question.id!r}: the corpus has no file {item.source_file!r}")
+                problems.append(f"question {question.id!r}: {absent_file(item.source_file, line_counts)}")
             elif count is not None and item.answer_line_end is not None and item.answer_line_end > count:
                 problems.append(
                     f"question {question.id!r}: line {item.answer_line_end} is past the end of "

@@ -22,6 +22,7 @@ import msgspec
 
 from branchrank.core.errors import CorpusError, UsageError
 from branchrank.core.io.files import storage_errors, write_bytes, write_text
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import GoldItem, Question, Record, Span
 from branchrank.core.settings import DEFAULT_REPORTS
 from branchrank.documents.document import Block, Document, Section
@@ -251,7 +252,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
     refuse_links(folder, "sample/corpus")
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+        ours = config.is_file() and read_text(config).startswith(_MARK)
         if not ours and any(folder.iterdir()):
             raise UsageError(
                 f"{folder} contains files that are not part of the demo, so nothing was written",
@@ -259,7 +260,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
             )
     wanted = _DEMO_CONFIG.format(mark=_MARK, embedder=embedder)
     stand_in = _DEMO_CONFIG.format(mark=_MARK, embedder=STAND_IN)
-    if not ours or config.read_text(encoding="utf-8", errors="replace") == stand_in:
+    if not ours or read_text(config) == stand_in:
         write_text(config, wanted)  # written first, so that a later call can finish an interrupted copy
     sample = sample_folder()
     for path in sorted(sample.rglob("*")):

@@ -46,7 +46,7 @@ from branchrank.core.errors import RunError, UsageError
 from branchrank.core.io.files import write_jsonl, write_text
 from branchrank.core.records import Question, Record
 from branchrank.documents import ir_collections
-from branchrank.questions.qrels import Qrels, by_query, columns_of, judgments, read_qrels
+from branchrank.questions.qrels import Qrels, by_query, columns_of, is_tsv, judgments, read_qrels
 from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.rows import Row
@@ -142,12 +142,23 @@ def trec_token(text: str) -> str:
 
 
 def read_trec(path: Path) -> TrecRun:
-    """Read the scored documents for each query from a TREC run file.
+    """Read the scored documents for each query from a TREC run file, or from MS MARCO's ``.tsv`` format.
 
-    Raises :class:`InputError` with the line number if a line is invalid or repeats a document.
+    The score of a document in MS MARCO's format is its negative rank. Raises :class:`InputError` with the
+    line number if a line is invalid or repeats a document.
     """
-    lines = columns_of(path, 6, "`query Q0 document rank score tag`")
-    return by_query((place, query, document, value) for place, (query, _, document, _, value, _) in lines)
+    counts = {6: "`query Q0 document rank score tag`"}
+    if is_tsv(path):
+        counts = {3: "`query document rank`", **counts}
+    ranked: list[tuple[str, str, str, str]] = []
+    for place, columns in columns_of(path, counts):
+        query, document, value = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
+        if len(columns) == 3:
+            if not (value.isdecimal() and int(value)):
+                raise RunError(f"{place}: {value!r} is not a rank", remedy="write ranks, which start at 1")
+            value = f"-{value}"
+        ranked.append((place, query, document, value))
+    return by_query(ranked)
 
 
 class TrecScores(Record, frozen=True, kw_only=True):
@@ -294,10 +305,10 @@ def compare_frames(
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
     """Map each run file to its name in a table.
 
-    The name is the file name without its suffix, or the path if two runs have the same file name. Raises
-    :class:`UsageError` if a path is given twice.
+    The name is the file name without its suffix (and ``.gz``), or the path if two runs have the same file
+    name. Raises :class:`UsageError` if a path is given twice.
     """
-    stems = [path.stem for path in paths]
+    stems = [Path(path.name.removesuffix(".gz")).stem for path in paths]
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:
         raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")

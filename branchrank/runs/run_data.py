@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from branchrank.core.errors import QuestionError, RunError, UsageError, suggestion
-from branchrank.core.io.files import read_jsonl
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import LLMCall, Question
 from branchrank.core.settings import BenchmarkSettings, arguments
 from branchrank.questions.question_files import load_questions, questions_digest

@@ -16,7 +16,7 @@ import pytest
 from support.commands import every_command
 
 from branchrank.core import errors, records, spec
-from branchrank.core.io.files import read_jsonl
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
 from branchrank.documents.document import Document, slug
 from branchrank.documents.loading import load_corpus

@@ -23,7 +23,6 @@ import re
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedIOBase, BufferedReader
 from itertools import islice
@@ -116,40 +115,6 @@ def write_jsonl(path: Path, records: Iterable[object]) -> str:
             digest.update(line)
             stream.write(line)
     return digest.hexdigest()
-
-
-def read_jsonl(
-    path: Path,
-    record_type: type[T],
-    *,
-    error: Callable[..., BranchRankError] = InputError,
-    remedy: str = "",
-    root: Path | None = None,
-    most_line_bytes: int = sys.maxsize,
-) -> Iterator[T]:
-    """Yield the records of a JSON Lines file, skipping blank lines.
-
-    If ``root`` is not ``None``, symbolic links in ``path`` below the folder ``root`` are not followed. Raises
-    ``error`` if the file can't be read, or if a line is not a ``record_type`` or has ``most_line_bytes``
-    bytes. The error's message gives the file's path and the line number.
-    """
-    decoder = msgspec.json.Decoder(record_type)
-    number = 0
-    with (
-        reading_errors(path, error, remedy),
-        open_beneath(root, path.relative_to(root).as_posix()) if root else path.open("rb") as stream,
-    ):
-        while line := stream.readline(most_line_bytes):
-            number += 1
-            if len(line) == most_line_bytes:
-                raise error(f"{path}:{number}: the line is too long", remedy=remedy)
-            if not line.strip():
-                continue
-            try:
-                record = decoder.decode(line)
-            except NOT_JSON as reason:
-                raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
-            yield record
 
 
 def digest_bytes(content: bytes) -> str:

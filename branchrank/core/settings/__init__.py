@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from branchrank.core.errors import Problems, UsageError, or_else, suggestion
-from branchrank.core.io.files import read_file
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import Record
 from branchrank.core.settings.fields import Settings as Settings
 from branchrank.core.settings.fields import field_texts, hints_of, split_hint
@@ -230,7 +230,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises :class:`UsageError` with the file and line if the file cannot be read or is not TOML.
     """
     try:
-        return tomllib.loads(read_file(path).decode("utf-8"))
+        return tomllib.loads(read_text(path, error=UsageError))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises ValueError

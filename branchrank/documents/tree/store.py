@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from branchrank.core.errors import ArtifactError
-from branchrank.core.io.files import read_jsonl
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Node
 from branchrank.documents.tree.navigate import Tree
 

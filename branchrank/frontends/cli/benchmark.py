@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 import branchrank
-from branchrank.core.errors import FailedRunError
+from branchrank.core.errors import FailedRunError, UsageError
+from branchrank.core.io.text_files import read_text
 from branchrank.frontends.cli.options import (
     ACCESS,
     DATA_DIR,
@@ -158,7 +159,7 @@ def run(experiment: Path, reports: Path, fresh: bool, seal: Path | None, quiet: 
     """
     from branchrank.library import plan_from_experiment
 
-    if experiment.is_file() and b"predictor" in experiment.read_bytes():
+    if experiment.is_file() and "predictor" in read_text(experiment, error=UsageError):
         import_from_here()
     plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
     run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 import branchrank
+from branchrank.core.errors import InputError
+from branchrank.core.io.text_files import text_lines
 from branchrank.core.records import SEED
 from branchrank.frontends.cli.options import (
     FILE,
@@ -83,11 +87,9 @@ def score_trec(qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], by_q
 
 def _is_run(path: Path) -> bool:
     """Return whether the first line of a file has the six columns of a TREC run."""
-    try:
-        with path.open("rb") as file:
-            return len(file.readline(10_000).split()) == 6
-    except OSError:
-        return False
+    with contextlib.suppress(OSError, InputError):
+        return any(len(line.split()) == 6 for _, line in islice(text_lines(path), 1))
+    return False
 
 
 @click.command("compare-trec", cls=Command)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from branchrank.core.errors import UsageError
 from branchrank.core.io.keys import is_loopback
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import Record
 
 VARIABLE = "BRANCHRANK_TOKEN"
@@ -119,8 +120,8 @@ def read_token(token_file: Path | None, environment: Mapping[str, str] | None = 
             return ""
     else:
         try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_text(token_file, error=UsageError).strip()
+        except OSError as error:
             raise UsageError(
                 f"{where} can't be read: {error}", remedy=f"write the token to {token_file} as plain text"
             ) from None

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from branchrank.core.errors import RunError, UsageError
-from branchrank.core.io.files import NOT_JSON, read_beneath, read_jsonl
+from branchrank.core.io.files import NOT_JSON, read_beneath
 from branchrank.core.io.printable import safe
 from branchrank.core.io.table import text_of
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Question, Record
 from branchrank.frontends.serve.view_documents import Documents
 from branchrank.frontends.serve.view_runs import ComparedRuns, RunList, compared, stamps

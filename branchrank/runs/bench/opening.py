@@ -17,7 +17,7 @@ from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.stores.vectors import recall_against_exact
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repair, reanchor
-from branchrank.questions.question_files import check_sources
+from branchrank.questions.question_files import check_sources, path_ends
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.plan import Plan, PlannedSystem
 from branchrank.runs.bench.predictors import ApiPredictor, BenchmarkPredictor, ClassPredictor, SystemPredictor
@@ -192,6 +192,7 @@ def check_gold(questions: Sequence[Question], index: Index, folder: WorkspaceFol
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}
+    named |= {end for source in named for end in path_ends(source)}
     for node in index.tree.of_sources(named):
         line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
     found = check_sources(questions, line_counts) or changed_gold(questions, folder.corpus_root, line_counts)

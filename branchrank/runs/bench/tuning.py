@@ -35,6 +35,7 @@ from branchrank.core.errors import QuestionError, UsageError
 from branchrank.core.execution.executors import open_executor
 from branchrank.core.io.files import write_text
 from branchrank.core.io.progress import Notify, Progress, no_notice, shown_progress
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.core.settings.fields import value_at, with_values
@@ -202,7 +203,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning, *, force: bool = False) 
         )
     import tomlkit
 
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    document = tomlkit.parse(read_text(path))
     for section, tables in tomllib.loads(tuning.toml).items():
         place = document.setdefault(section, tomlkit.table(is_super_table=True))
         for name, table in tables.items():

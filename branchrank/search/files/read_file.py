@@ -7,7 +7,8 @@ The error message for a file that can't be read begins with one of the following
   link, or not a regular file. An ``ACCESS_DENIED`` message lists the allowed folders.
 - ``NOT_A_FILE`` means that the path is a folder.
 - ``TOO_LARGE`` means that the file is larger than the size limit.
-- ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes. An indexed PDF is read as its text.
+- ``NOT_TEXT`` means that the file is neither UTF-8 nor UTF-16, or contains NUL bytes. An indexed PDF is
+  read as its text.
 
 1. In the corpus's folder, only indexed files can be read. Excluded files and hidden files (such as ``.env``)
    are denied, whether they exist or not.
@@ -26,6 +27,7 @@ from typing import Literal
 
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import open_beneath, read_beneath
+from branchrank.core.io.text_files import decoded
 from branchrank.documents.reading import document_text, is_binary
 
 ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT"]
@@ -113,7 +115,7 @@ class FileReader:
         if len(content) > SIZE_LIMIT:
             raise FileRefused("TOO_LARGE", f"{path!r} is larger than {SIZE_LIMIT} bytes")
         try:
-            text = content.decode("utf-8")
+            text = decoded(content)
         except UnicodeDecodeError:
             raise FileRefused("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
         if "\0" in text:

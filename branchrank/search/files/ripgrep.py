@@ -96,7 +96,7 @@ def _source(path: bytes) -> str:
 
 def _limits(sources: Collection[str]) -> list[str]:
     flags = ["--no-messages", "--no-ignore", "--no-follow", "--no-search-zip", "--no-pre", "--hidden"]
-    flags += ["--encoding=none", f"--max-filesize={MAX_FILE_BYTES}"]
+    flags += [f"--max-filesize={MAX_FILE_BYTES}"]
     suffixes = sorted({Path(source).suffix for source in sources})
     if all(re.fullmatch(r"\.\w+", suffix) for suffix in suffixes):
         flags.extend(f"--glob=*{suffix}" for suffix in suffixes)

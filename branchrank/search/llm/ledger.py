@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.core.errors import Remedy, UsageError
+from branchrank.core.io.text_files import read_text
 from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.request import BudgetError
@@ -67,7 +68,7 @@ def read_prices(path: Path) -> PriceTable:
         "and completion (prices per million tokens); the keys currency and cached are optional"
     )
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path, error=UsageError, remedy=remedy))
         if hasattr(table.get("date"), "isoformat"):
             table["date"] = table["date"].isoformat()
         return msgspec.convert(table, PriceTable)

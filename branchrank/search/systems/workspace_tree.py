@@ -16,6 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from branchrank.core.errors import InputError, UsageError
+from branchrank.core.io import text_files
 from branchrank.core.io.files import read_beneath, reading_errors, write_bytes, write_jsonl
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.records import SEED, Node, Record
@@ -151,8 +152,8 @@ class WorkspaceTree:
         Line numbers are recomputed from the document.
         """
         with reading_errors(Path(json_file), remedy="check the path"):
-            payload = Path(json_file).read_bytes()
-        imported = import_document(payload, source, self._content(source))
+            payload = text_files.read_text(Path(json_file))
+        imported = import_document(payload.encode(), source, self._content(source))
         nodes, notes = import_nodes([imported], self._folder.corpus_name)
         write_jsonl(Path(output), nodes)
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
