@@ -133,7 +133,8 @@ class Document(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-#: The note on a Markdown file that is read as MDX. A corpus has one such note for all of its files.
+#: Notes on a Markdown file. A corpus has one such note for all of its files.
+LEAVES_OUT_FILES = "read without the files that are included"
 READ_AS_MDX = "read as MDX, because of import lines, JSX tags or comments in braces"
 
 

@@ -32,7 +32,7 @@ from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.io.text_files import UTF_16_MARKS
 from branchrank.core.records import Record
 from branchrank.documents.code_outline import GRAMMARS
-from branchrank.documents.document import READ_AS_MDX, Document
+from branchrank.documents.document import LEAVES_OUT_FILES, READ_AS_MDX, Document
 from branchrank.documents.navigation import with_navigation
 from branchrank.documents.reading import (
     READERS,
@@ -282,9 +282,10 @@ def corpus_of(root: Path, documents: Sequence[Document], notes: Sequence[str]) -
 
 
 def _shared(notes: Sequence[str]) -> Sequence[str]:
-    """Join the notes on Markdown files that are read as MDX."""
-    sources = [note.removesuffix(f": {READ_AS_MDX}") for note in notes if note.endswith(f": {READ_AS_MDX}")]
-    if len(sources) < 2:
-        return notes
-    others = [note for note in notes if not note.endswith(f": {READ_AS_MDX}")]
-    return [*others, f"{len(sources)} .md files, such as {sources[0]}, are {READ_AS_MDX}"]
+    """Join equal notes on several Markdown files."""
+    for shared in (READ_AS_MDX, LEAVES_OUT_FILES):
+        sources = [note.removesuffix(f": {shared}") for note in notes if note.endswith(f": {shared}")]
+        if len(sources) > 1:
+            notes = [note for note in notes if not note.endswith(f": {shared}")]
+            notes += [f"{len(sources)} files, such as {sources[0]}, are {shared}"]
+    return notes

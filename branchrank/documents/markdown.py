@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from branchrank.documents.document import (
+    LEAVES_OUT_FILES,
     READ_AS_MDX,
     BlockKind,
     Findings,
@@ -38,11 +39,23 @@ from branchrank.documents.document import (
 from branchrank.documents.front_matter import front_matter
 from branchrank.documents.markdown_syntax import looks_like_mdx, markdown_parser
 from branchrank.documents.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
+from branchrank.documents.site_markup import without_included_files
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _EXPLICIT_ID = re.compile(r"\{[ \t]*+(?:#([^\s{}]++)[^{}]*+|/\*\s*+#?([^\s*{}]++)\s*+\*/)\}")
+#: The id of a heading of Elastic's docs, such as ``Title [my-id]``. Other words in brackets are text.
+_ANCHOR = re.compile(
+    r"(.*\S)\s+\[(?!(?:read-only|opt-in|optional|required|deprecated|experimental|beta|alpha|preview|draft|new"
+    r"|unreleased|legacy|internal|private|public)\])([A-Za-z_][\w.]*[-_][\w.-]*|[a-z]{3,})\]"
+)
+#: A heading of DocFX that is the title of a tab.
+_TAB = re.compile(r"\[(.*)\]\(#tab/[^()\s]*\)")
+#: The type of an alert (``[!NOTE]``) or block of DocFX (``[!div class="x"]``), or a table of contents.
+_ALERT_OR_CONTENTS = re.compile(
+    r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?|^\[(?:TOC|\[_?(?:TOC|toc)_?\])\]\s*$"
+)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
@@ -80,6 +93,7 @@ def read_markdown(source: str, lines: list[str]) -> Findings:
     body, reader.blocks = reader.blocks, []
     reader.add_block("prose", front.description, front.first_line)
     reader.blocks += body
+    reader.notes = list(dict.fromkeys(reader.notes))
     reader.labels = sorted(set(reader.labels), key=lambda label: (label.line, label.name))
     return reader
 
@@ -158,6 +172,10 @@ class _Reader(Findings):
         targets = list(self.targets)
         self.drop_targets()
         content, explicit = _without_explicit_ids(content)
+        if (anchor := _ANCHOR.fullmatch(content)) and anchor[2].upper() not in self._env.get(
+            "references", {}
+        ):
+            content, explicit = anchor[1], [anchor[2], *explicit]
         known = len(self.labels)
         title = " ".join(self.inline(content, lines.start).split())
         explicit += (label.name for label in self.labels[known:])
@@ -230,7 +248,9 @@ class _Walk:
 
     def _heading(self, token: Token, content: str, line: int) -> None:
         assert token.map is not None
-        if token.level == self.tabs and self.nesting == 0:
+        if tab := _TAB.fullmatch(content):
+            self._paragraph(tab[1], line)
+        elif token.level == self.tabs and self.nesting == 0:
             end = self.first_line + token.map[1]
             self.reader.add_heading(int(token.tag[1]), content, range(line, end))
         else:
@@ -245,7 +265,7 @@ class _Walk:
 
     def _paragraph(self, content: str, line: int) -> None:
         known = len(self.reader.labels)
-        text = re.sub(r"^\[![A-Za-z]+\][+-]?", "", self.reader.inline(content, line))
+        text = _ALERT_OR_CONTENTS.sub("", self.reader.inline(content, line))
         text = self.bullet + text if text.strip() else ""
         self.reader.add_labeled(text, "list" if self.lists else "prose", line, known)
         self.bullet = ""
@@ -257,8 +277,12 @@ class _Walk:
             reader.notes.append(f"line {line}: the code fence that starts here is never closed")
         directive = _DIRECTIVE.fullmatch(token.info.strip())
         name, argument = directive.groups() if directive else ("", "")
+        if (code := without_included_files(lines)) != lines or name in ("include", "literalinclude"):
+            reader.notes.append(LEAVES_OUT_FILES)
+        if name in ("include", "literalinclude"):
+            return
         if name not in _PROSE_DIRECTIVES | {"toctree"} or self.nesting == _MAX_DIRECTIVE_NESTING:
-            reader.add(token.content, "code", line + 1)
+            reader.add("\n".join(code), "code", line + 1)
             return
         options = 0
         while options < len(lines) and _OPTION.fullmatch(lines[options]):
@@ -277,6 +301,8 @@ class _Walk:
         elif token.info == "toctree":
             self.reader.drop_targets()
             self.reader.toctree.extend(entry.strip() for entry in token.content.split("\n") if entry.strip())
+        elif token.info == "include":
+            self.reader.notes.append(LEAVES_OUT_FILES)
         elif token.content:
             self._paragraph(token.content, line)
 

@@ -28,6 +28,8 @@ from bisect import bisect_left
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from branchrank.documents.site_markup import add_site_markup, text_of
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.ruler import RuleOptionsType
@@ -39,6 +41,7 @@ MAX_NESTING = 50
 _COLON_FENCE = re.compile(
     r":{3,}[ \t]*(?P<directive>\{[\w:.-]+\})?(?P<attributes>\{[^{}]*\})?(?P<name>[\w-]+)?[ \t]*(?P<title>.*)"
 )
+_DOCFX_BLOCK = re.compile(r"""(?:[\w-]+="[^"]*"[ \t]*)*(?::::)?""")
 _SLASH_FENCE = re.compile(r"/{3,}(?:[ \t]+(?P<name>[\w-]+)[ \t]*(?:\|(?P<title>.*))?)?")
 _SLASH_OPTION = re.compile(r"[\w-]+:(?:[ \t].*)?")
 _INDENTED = re.compile(
@@ -102,6 +105,7 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     parser.block.ruler.before("fence", "slash_fence", _slash_fence, interrupts)
     parser.block.ruler.before("fence", "indented", _indented, interrupts)
     parser.block.ruler.before("fence", "target", _target, interrupts)
+    add_site_markup(parser)
     tag = JSX_TAG if mdx else COMPONENT_TAG
     parser.block.ruler.before("fence", "component", partial(_component, tag), interrupts)
     parser.inline.ruler.at("backticks", code_span)
@@ -159,9 +163,11 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         _push_marker(state, start, after, "toctree", entries)
         return True
     title = re.sub(r"\{[^{}]*\}\s*$", "", match["title"]).strip()
+    if _DOCFX_BLOCK.fullmatch(title):
+        title = text_of(f" {title}")
     if title.startswith("[") and title.endswith("]"):
         title = title[1:-1]
-    _push_marker(state, start, after, "title", title)
+    _push_marker(state, start, after, "include" if match["name"] == "code" else "title", title)
     return True
 
 

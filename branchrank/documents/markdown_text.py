@@ -19,8 +19,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from branchrank.documents.document import Findings, LinkTarget, Reference
+from branchrank.documents.document import LEAVES_OUT_FILES, Findings, LinkTarget, Reference
 from branchrank.documents.markdown_syntax import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder, markdown_parser
+from branchrank.documents.site_markup import with_plain_destinations
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -64,6 +65,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: 
     """
     if len(content) > MAX_INLINE:
         return content
+    content = with_plain_destinations(content)
     content = _without_components(content, mdx, line, found)
     tokens: list[Token] = []
     parser = markdown_parser(mdx)
@@ -182,6 +184,10 @@ class _Rendering:
                     self._add(token.content)
                 case "code_inline":
                     self._add_code(token.content)
+                case "site_markup":
+                    self._add(token.content)
+                    if token.info:
+                        self.found.notes.append(LEAVES_OUT_FILES)
                 case "softbreak" | "hardbreak":
                     self._add("\n")
                 case "image":

@@ -107,7 +107,7 @@ def test_a_corpus_is_its_documents_in_order_with_a_digest_of_their_bytes(tmp_pat
 def test_a_corpus_has_one_note_for_all_markdown_that_is_read_as_mdx(tmp_path: Path) -> None:
     for name in ("a.md", "b.md", "c.mdx", "d.md"):
         (tmp_path / name).write_text("text\n" if name == "d.md" else "import A from 'a'\n\ntext\n")
-    assert load_corpus(tmp_path).notes == (f"2 .md files, such as 'a.md', are {READ_AS_MDX}",)
+    assert load_corpus(tmp_path).notes == (f"2 files, such as 'a.md', are {READ_AS_MDX}",)
     (tmp_path / "b.md").unlink()
     assert load_corpus(tmp_path).notes == (f"'a.md': {READ_AS_MDX}",)
 

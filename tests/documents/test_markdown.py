@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from branchrank.documents.document import READ_AS_MDX, Block, Document
+from branchrank.documents.document import LEAVES_OUT_FILES, READ_AS_MDX, Block, Document
 from branchrank.documents.markdown_text import MAX_INLINE
 from branchrank.documents.reading import read_document
 
@@ -450,6 +450,116 @@ def test_components_in_plain_markdown_keep_their_content() -> None:
     assert texts(text) == ["Inside", "text x"]
 
 
+# -- markup of site generators
+
+
+@pytest.mark.parametrize(
+    ("markdown", "readable"),
+    [
+        ('{{< tabs name="x" >}}\n{{% tab name="Bash" %}}\nRun *it*.\n{{% /tab %}}\n{{</tabs>}}', ["Run it."]),
+        ('{{< figure\n  src="x.png"\n\n  alt="y"\n>}}\nText', ["Text"]),
+        ('Since {{< version "1" >}} it *is* {{% x %}}so.', ["Since  it is so."]),
+        (
+            "{%- tabs %}\n{% tab title='x' -%}\n## A\n{% endtab %}\n\nAn {% if a %}item{% endif %}.",
+            ["A", "An item."],
+        ),
+        ("- one\n  {{< note >}}\n  two\n  {{< /note >}}\n- three", ["- one", "two", "- three"]),
+        ("a {{/* hidden */}}b\n\n{{- /* hidden\n\ntoo */ -}}", ["a b"]),
+        ("{{< highlight sh >}}\n# *code*\n{{< /highlight >}}\nText", ["# *code*", "Text"]),
+        ("{% highlight ruby linenos %}\n# code\n\n  x\n{% endhighlight %}\nText", ["# code\n\n  x", "Text"]),
+        ("{% comment %}\nhidden\n\n# A\n{% endcomment %}\nText", ["Text"]),
+        ("`{{< a >}}` {{</* b */>}} {{ page.title }}", ["{{< a >}} {{</* b */>}} {{ page.title }}"]),
+        ("```\n{{< a >}}\n```", ["{{< a >}}"]),
+        (':::image type="x" source="a/b.png" alt-text="The portal":::', ["The portal"]),
+        (':::image source="b.png" alt-text="Short":::\nLong.\n:::image-end:::', ["Short", "Long."]),
+        (':::row:::\n:::column span="2":::\nText\n:::column-end:::\n:::row-end:::', ["Text"]),
+        ('::: moniker range=">=x"\nText\n::: moniker-end\n:::zone pivot="a"', ["Text"]),
+        (
+            'The :::no-loc text="Save"::: and :::image source="c.svg"::: [!UICONTROL Open] keys',
+            ["The Save and  Open keys"],
+        ),
+        ('> [!div class="next"]\n> [Go](b.md)\n\n> [!NOTE]\n> A *b*.\n\n> [!tip] C', ["Go", "A b.", "C"]),
+        ("# [One](#tab/one)\n\nA\n\n# [Two](#tab/two/x)\n\nB\n\n***\n", ["One", "A", "Two", "B"]),
+        ("[TOC]\n\n[[toc]]\n\n[[_TOC_]]\n\nText", ["Text"]),
+        ("{{#title My page}}\n# A", ["A"]),
+    ],
+)
+def test_markup_of_site_generators_is_no_text(markdown: str, readable: list[str]) -> None:
+    document = read(markdown)
+    assert [block.text.strip() for section in document.sections for block in section.blocks] == readable
+    assert document.notes == ()
+    assert "#tab" not in str(document.references)
+
+
+@pytest.mark.parametrize(
+    "include",
+    [
+        "[!INCLUDE [name](includes/x.md)]",
+        "[!INCLUDE[](x.md)]",
+        "[!code-csharp[Main](x.cs?range=1-4)]",
+        ':::code language="x" source="~/x.cs":::',
+        '{{% include "x.md" %}}',
+        '{{< readfile file="x.md" >}}',
+        "{% include x.html a=b %}",
+        "{% include_relative x.md %}",
+        "{% data reusables.x %}",
+        "{{#include x.md:2:}}",
+        "```rust\n{{#rustdoc_include ../x.rs:here}}\n```",
+        '--8<-- "x.md"',
+        '```py\n--8<-- "x.py:4:8"\n```',
+        "<<< @/x.js{2}",
+        "<!--@include: ./x.md-->",
+        "```{include} x.md\n:start-line: 2\n```",
+        "```{literalinclude} x.py\n```",
+    ],
+)
+def test_inclusions_are_left_out_with_a_note(include: str) -> None:
+    document = read(f"# A\n\ntext\n\n{include}\n\nmore\n")
+    assert [block.text for block in document.sections[0].blocks] == ["A", "text", "more"]
+    assert document.notes == (LEAVES_OUT_FILES,)
+    assert document.references == ()
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "identifier"),
+    [
+        ("Title [my-anchor]", "Title", "my-anchor"),
+        ("Title [_my_anchor]", "Title", "_my_anchor"),
+        ("Title `x` [introduction]", "Title x", "introduction"),
+        ("Title [a-b] {#c}", "Title", "a-b"),
+        ("Title [optional]", "Title [optional]", None),
+        ("Title [1.2.0-a]", "Title [1.2.0-a]", None),
+        ("Title [T]", "Title [T]", None),
+        ("list[int-x]", "list[int-x]", None),
+        ("Title [a-link]", "Title a-link", None),
+    ],
+)
+def test_ids_in_brackets_after_a_heading(heading: str, title: str, identifier: str | None) -> None:
+    definition = "" if identifier else "[a-link]: b.md\n"
+    section = read(f"# A\n\n## {heading}\n\n{definition}").sections[1]
+    assert section.title == title
+    assert section.labels[0] == identifier or identifier is None
+
+
+@pytest.mark.parametrize(
+    ("destination", "target"),
+    [
+        ('{{< ref "b.md#c" >}}', "b.md#c"),
+        ('{{% relref "/b" %}}#c', "/b#c"),
+        ("{{< relref path='b' lang='en' >}}", "b"),
+        ("{{<ref b>}}", "b"),
+        ("{% link _posts/b.md %}", "_posts/b.md"),
+        ("{{ site.baseurl }}{% link b.md %}", "b.md"),
+        ("{{ site.baseurl }}/b/", "/b/"),
+        ("{{ '/b' | relative_url }}", "/b"),
+    ],
+)
+def test_destinations_that_are_shortcodes(destination: str, target: str) -> None:
+    document = read(f"See [the *text*]({destination}), {{{{< x >}}}}.\n")
+    assert [(reference.text, reference.target) for reference in document.references] == [("the text", target)]
+    assert [block.text for block in document.sections[0].blocks] == ["See the text, ."]
+
+
 # -- references
 
 
@@ -563,6 +673,11 @@ def test_spaced_attribute_lists_in_text(markdown: str, readable: str, labels: li
         "<A></A>\n" * 2000,
         "# {/*" * 2000,
         "[a]: b 'c\n" * 900,
+        "{{< a\n\n" * 1500,
+        "{{< a " * 1600,
+        "{{% a %}}" * 1000,
+        "{% highlight a %}\n" * 1000,
+        ':::a b="' * 1000,
         "```{note}\n" * 500,
         ":::note\n" * 2000,
         "/// note\n" * 2000,

@@ -1,0 +1,124 @@
+"""Find what site generators add to Markdown: shortcodes, tags, commands and includes, which are not text.
+
+1. Shortcodes of Hugo (``{{< tab >}}``, ``{{% tab %}}``), tags of Liquid (``{% tab %}``), commands of mdBook
+   (``{{#title Name}}``) and blocks of DocFX (``:::image source="..." alt-text="..." :::``) are removed. Lines
+   that contain nothing else become a token of the type ``marker``, and others a token ``site_markup``, whose
+   content is the text to keep, such as the description of an image.
+2. What a pair of shortcodes encloses is parsed as Markdown. It is code in ``highlight``, and left out in
+   ``comment``.
+3. A token for the inclusion of another file has the info ``include``.
+
+Each search stops at the next brace or at the end of the line, so that it takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+
+_MARKUP = (
+    r"(?:\{\{<(?!/\*)[^{}]*+(?<=>)\}\}|\{\{%(?!/\*)[^{}]*+(?<=%)\}\}"
+    r"|\{\{-?\s*+/\*[^{}]*+\}\}|\{%[^{}]*+(?<=%)\}|\{\{#(?:title|quiz|playground|(?:rustdoc_)?include)\s[^{}]*+\}\}"
+    r"|\[!(?:include|code(?:-[\w-]+)?)[ \t]*\[[^\[\]\n]*+\]\([^()\n]*+\)\]"
+    r"|\[!(?:uicontrol|dnl)[ \t][^\[\]\n]*+\]"
+    r"|:::[\w-]+(?:[ \t]+[\w-]+=\"[^\"\n]*+\")*+[ \t]*:::)"
+)
+_INLINE = re.compile(_MARKUP, re.IGNORECASE)
+#: An inclusion of mdBook or of the snippets of pymdownx, which can also be in code.
+_INCLUDE_LINE = r"[ \t]*+(?:\{\{#(?:playground|(?:rustdoc_)?include)\s[^{}\n]*+\}\}|-+8<-+[ \t]+[\"'][^\n]*)"
+_IN_CODE = re.compile(_INCLUDE_LINE)
+_BLOCK = re.compile(
+    rf"(?:(?:{_MARKUP}[ \t]*+)++|{_INCLUDE_LINE}|<<<[ \t][^\n]*|<!--[ \t]*@include:[^\n]*-->[ \t]*)(?=\n|\Z)",
+    re.IGNORECASE,
+)
+_STARTS = ("{{", "{%", "[!", "-", "<<<", "<!--")
+_INCLUDING = re.compile(
+    r"\[!(?:include|code)|:::code|<<<|<!--|-|\{[{%<#-]+\s*"
+    r"(?:include|rustdoc_include|readfile|playground|codenew|code_sample|data reusables)",
+    re.IGNORECASE,
+)
+_KEPT = re.compile(
+    r"""(?<=\salt-text=")[^"]+|(?<=\stext=")[^"]+|(?<=\[!uicontrol\s)[^\]]+|(?<=\[!dnl\s)[^\]]+""",
+    re.IGNORECASE,
+)
+_VERBATIM = re.compile(r"\{[{%<-]+\s*(highlight|codeblock|comment)\b")
+_MAX_VERBATIM = 2**15
+_DESTINATION = re.compile(
+    r"""(?<=\]\()(?:\{\{[^{}]*\}\}(?=[{/]))?(?:\{%-?\s*(?:link|post_url)\s+([^\s{}]+)\s*-?%\}"""
+    r"""|\{\{[<%]?\s*(?:(?:rel)?ref\s+)?(?:path=)?["'`]?([^\s{}"'`|>]*)[^{}]*\}\}|(?=/))"""
+)
+
+
+def add_site_markup(parser: MarkdownIt) -> None:
+    """Let a parser find the markup of site generators."""
+    alternatives = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    parser.block.ruler.before("fence", "site_markup", _block, alternatives)  # type: ignore[arg-type]
+    parser.inline.ruler.before("link", "site_markup", _inline)
+
+
+def with_plain_destinations(content: str) -> str:
+    """Replace the shortcodes in the destinations of links by the paths in them."""
+    return _DESTINATION.sub(lambda link: link[1] or link[2] or "", content) if "]({" in content else content
+
+
+def without_included_files(lines: list[str]) -> list[str]:
+    """Return lines of code with empty lines instead of inclusions."""
+    return ["" if _IN_CODE.fullmatch(line) else line for line in lines]
+
+
+def text_of(markup: str) -> str:
+    """Return the text to keep of markup, such as the description of an image."""
+    return found[0] if (found := _KEPT.search(markup)) else ""
+
+
+def _inline(state: StateInline, silent: bool) -> bool:
+    match = _INLINE.match(state.src, state.pos) if state.src[state.pos] in "{[:" else None
+    if match is None:
+        return False
+    if not silent:
+        token = state.push("site_markup", "", 0)
+        token.content = text_of(match[0]) + "\n" * match[0].count("\n")
+        token.info = "include" if _INCLUDING.match(match[0]) else ""
+    state.pos = match.end()
+    return True
+
+
+def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse lines that contain only markup, and the lines that a ``highlight`` or ``comment`` encloses."""
+    position = state.bMarks[start] + state.tShift[start]
+    if not state.src.startswith(_STARTS, position) or state.is_code_block(start):
+        return False
+    match = _BLOCK.match(state.src, position)
+    after = bisect_left(state.eMarks, match.end()) + 1 if match else end + 1
+    if match is None or after > end:
+        return False
+    if not silent:
+        _push(state, "marker", start, after, text_of(match[0]))
+        state.tokens[-1].info = "include" if _INCLUDING.match(match[0]) else "title"
+        name = _VERBATIM.match(match[0])
+        closings = (
+            (
+                state.src.find(f"{mark}{name[1]}", match.end(), match.end() + _MAX_VERBATIM)
+                for mark in ("/", "end")
+            )
+            if name
+            else ()
+        )
+        last = bisect_left(state.eMarks, min(filter(lambda at: at >= 0, closings), default=-1))
+        if name and after <= last < end:
+            code = state.getLines(after, last, state.blkIndent, True)
+            _push(state, "code_block", after, last, "" if name[1] == "comment" else code)
+            _push(state, "marker", last, last + 1)
+    return True
+
+
+def _push(state: StateBlock, kind: str, start: int, end: int, content: str = "") -> None:
+    token = state.push(kind, "", 0)
+    token.map, token.content = [start, end], content
+    state.line = end
