@@ -403,9 +403,8 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices, the reason for an incomplete search (if any) and the errors of the LLM's server."""
-        errors = dict.fromkeys(f"LLM: {call.failure}" for call in self.calls if call.detail)
-        return (*self.notices, *filter(None, [self.incomplete]), *errors)
+        """The notices, followed by the reason for an incomplete search (if the search was incomplete)."""
+        return (*self.notices, *filter(None, [self.incomplete]))
 
 
 class Predictor(Protocol):

@@ -73,6 +73,8 @@ def _answer_queries(
 
 
 def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> None:
+    errors = dict.fromkeys(f"LLM: {call.failure}" for call in retrieval.calls if call.detail)
+    notices = (*retrieval.remarks, *errors)
     if as_json:
         answer = {
             "query": query,
@@ -80,11 +82,11 @@ def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> 
             "hits": retrieval.hits,
             "stage_ms": {stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
             "fallbacks": retrieval.fallbacks,
-            "notices": retrieval.remarks,
+            "notices": notices,
         }
         click.echo(msgspec.json.encode(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
         return
-    for notice in retrieval.remarks:
+    for notice in notices:
         click.secho(safe(notice), fg="yellow", err=True)
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)

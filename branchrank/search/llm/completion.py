@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,10 +34,10 @@ _DETAIL_CHARS = 200
 _STATUSES: dict[Any, int] = {key: code for code in range(400, 600) for key in (code, str(code))}
 _STATUSES |= dict.fromkeys(("rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"), 429)
 
-_NAMES = r"(?:\w+[:_])?(?:think|thinking|thoughts?|reasoning|reflection|scratchpad)>"
+_NAMES = r"(?:\w{1,20}[:_])?(?:think|thinking|thoughts?|reasoning|reflection|scratchpad)>"
 #: The marks around reasoning of common models. The last group has marks that are not part of a reply either.
 _MARK = re.compile(
-    rf"(?:(?P<close></{_NAMES}|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>"
+    rf"(?=[<\[◁ah])(?:(?P<close></{_NAMES}|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>"
     r"|<\|channel\|>final\b[^<]{0,99}<\|message\|>|assistantfinal|^Here(?: is|'s) my response:)"
     rf"|(?P<open><{_NAMES}|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>"
     r"|<\|channel\|>(?:analysis|commentary)\b[^<]{0,99}<\|message\|>|\Aanalysis(?-i:(?=[A-Z]))"
@@ -44,6 +45,7 @@ _MARK = re.compile(
     r"|</?answer>|<\|(?:end|return|start|(?:begin|end)_of_solution|(?:START|END)_RESPONSE)\|>(?:assistant)?)\s*",
     re.IGNORECASE | re.MULTILINE,
 )
+_MOST_MARKS = 1000
 _JSON = json.JSONDecoder()
 _WORD = re.compile(r"[a-z_]+")
 _LIMIT = re.compile(r"too (?:large|high|big|low|small)|at (?:most|least)|exceed|(?:less|more) than|between")
@@ -129,7 +131,7 @@ def without_reasoning(text: str) -> str:
         return text
     kept: list[str] = []
     end, reasons = 0, False
-    for mark in _MARK.finditer(text):
+    for mark in islice(_MARK.finditer(text), _MOST_MARKS):
         around = text[max(0, mark.start() - 1) : mark.start()] + text[mark.end() : mark.end() + 1]
         if around in ("``", '""', "''"):
             continue
