@@ -35,16 +35,8 @@ class FrontMatter(NamedTuple):
 
     line_count: int = 0
     title: str = ""
-    description: tuple[str, ...] = ()
+    description: Sequence[str] = ()
     first_line: int = 0
-
-
-class _Value(NamedTuple):
-    """The text of a value, the lines in which it is written, without markup, and the number of the first."""
-
-    line: int = 0
-    text: str = ""
-    written: tuple[str, ...] = ()
 
 
 def front_matter(lines: Sequence[str]) -> FrontMatter:
@@ -53,13 +45,17 @@ def front_matter(lines: Sequence[str]) -> FrontMatter:
     last = next((number for number, line in enumerate(lines) if number and line.rstrip() in ends), 0)
     if not last:
         return FrontMatter()
-    found = {"title": _Value(), "description": _Value()}
+    found = FrontMatter(last + 1)
+    known = set()
     for number in range(1, last):
-        if (key := _KEY.match(lines[number])) and not found[key[2]].line:
-            end = _end_of_value(lines, number, last, key)
-            found[key[2]] = _value_of(lines[number:end], key, number + 1)
-    title = " ".join(found["title"].text.split())
-    return FrontMatter(last + 1, title, found["description"].written, found["description"].line)
+        if (key := _KEY.match(lines[number])) and key[2] not in known:
+            known.add(key[2])
+            text, written = _value(lines[number : _end_of_value(lines, number, last, key)], key)
+            if key[2] == "title":
+                found = found._replace(title=" ".join(text.split()))
+            else:
+                found = found._replace(description=written, first_line=number + 1)
+    return found
 
 
 def _end_of_value(lines: Sequence[str], number: int, last: int, key: re.Match[str]) -> int:
@@ -73,9 +69,10 @@ def _end_of_value(lines: Sequence[str], number: int, last: int, key: re.Match[st
     return end
 
 
-def _value_of(lines: Sequence[str], key: re.Match[str], line: int) -> _Value:
+def _value(lines: Sequence[str], key: re.Match[str]) -> tuple[str, Sequence[str]]:
+    """Return the text of a value, and its lines as they are written, without quotes."""
     written = [lines[0][key.end() :].strip(), *(line.strip() for line in lines[1:])]
-    text = _parsed("\n".join(lines)) if key[3] == ":" else _parsed_toml("\n".join(lines))
+    text = _parsed("\n".join(lines), toml=key[3] == "=")
     if text is None:
         text = "\n".join(written)
     elif not text or not any(written[1:]):
@@ -84,18 +81,21 @@ def _value_of(lines: Sequence[str], key: re.Match[str], line: int) -> _Value:
         written[0] = ""
     elif quoted := _QUOTED.fullmatch("\n".join(written).strip()):
         written = quoted[2].split("\n")
-    return _Value(line, text, tuple(written))
+    return text, written
 
 
-def _parsed(value: str) -> str | None:
-    """Return the text of a key's value in YAML, or ``None`` if it is not valid. A list has no text."""
+def _parsed(value: str, *, toml: bool) -> str | None:
+    """Return the text of a key's value, or ``None`` if it is not valid. A list has no text."""
     import yaml
 
     if len(value) > _MAX_VALUE or sum(map(value.count, "[{")) > _MAX_BRACKETS:
         return None
     try:
+        if toml:
+            text = next(iter(tomllib.loads(value).values()))
+            return text if isinstance(text, str) else ""
         events = list(yaml.parse(value, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None
     if not isinstance(events[2], yaml.MappingStartEvent):
         return None
@@ -103,11 +103,3 @@ def _parsed(value: str) -> str | None:
     if not isinstance(scalar, yaml.ScalarEvent) or (not scalar.style and scalar.value in _NULL):
         return ""
     return str(scalar.value)
-
-
-def _parsed_toml(value: str) -> str | None:
-    try:
-        text = next(iter(tomllib.loads(value).values()))
-    except (ValueError, RecursionError):
-        return None
-    return text if isinstance(text, str) else ""

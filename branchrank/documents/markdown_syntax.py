@@ -28,7 +28,7 @@ from bisect import bisect_left
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from branchrank.documents.site_markup import add_site_markup, text_of
+from branchrank.documents.site_markup import add_site_markup, push_marker, text_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -131,14 +131,6 @@ def _line(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
 
 
-def _push_marker(state: StateBlock, start: int, end: int, kind: str, content: str = "") -> None:
-    state.line = end
-    token = state.push("marker", "", 0)
-    token.map = [start, end]
-    token.info = kind
-    token.content = content
-
-
 def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse an opening line such as ``:::note Title`` with the option lines after it, or a closing ``:::``.
 
@@ -160,14 +152,14 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         while after < end and not _line(state, after).startswith(":::"):
             after += 1
         entries = "\n".join(_line(state, number) for number in range(first, after))
-        _push_marker(state, start, after, "toctree", entries)
+        push_marker(state, start, after, "toctree", entries)
         return True
     title = re.sub(r"\{[^{}]*\}\s*$", "", match["title"]).strip()
     if _DOCFX_BLOCK.fullmatch(title):
         title = text_of(f" {title}")
     if title.startswith("[") and title.endswith("]"):
         title = title[1:-1]
-    _push_marker(state, start, after, "include" if match["name"] == "code" else "title", title)
+    push_marker(state, start, after, "include" if match["name"] == "code" else "title", title)
     return True
 
 
@@ -185,7 +177,7 @@ def _slash_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
                 break
             after += 1
         title = "" if match["name"] == "html" else (match["title"] or "").strip()
-        _push_marker(state, start, after, "title", title)
+        push_marker(state, start, after, "title", title)
     return True
 
 
@@ -203,7 +195,7 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     else:
         title = title or match["type"].title()
     kind = "tab" if line.startswith("=") else "admonition"
-    _push_marker(state, start, start + 1, "title", title)
+    push_marker(state, start, start + 1, "title", title)
     before = state.parentType, state.lineMax, state.blkIndent
     state.blkIndent += _INDENT
     after = start + 1
@@ -224,7 +216,7 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if match is None or state.is_code_block(start):
         return False
     if not silent:
-        _push_marker(state, start, start + 1, "target", match["label"])
+        push_marker(state, start, start + 1, "target", match["label"])
     return True
 
 
@@ -249,7 +241,7 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
     if not _REST_OF_LINE.match(state.src, after):
         return False
     if not silent:
-        _push_marker(state, start, last + 1, "component")
+        push_marker(state, start, last + 1, "component")
     return True
 
 
@@ -266,7 +258,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
                 break
         depth += sum(line.count(bracket) for bracket in "{([") - sum(line.count(bracket) for bracket in "})]")
         after += 1
-    _push_marker(state, start, first_blank if depth > 0 and first_blank else after, "esm")
+    push_marker(state, start, first_blank if depth > 0 and first_blank else after, "esm")
     return True
 
 
@@ -287,7 +279,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     last = bisect_left(state.eMarks, close)
     if not alone or last >= end:
         return False
-    _push_marker(state, start, last + 1, "comment")
+    push_marker(state, start, last + 1, "comment")
     return True
 
 

@@ -77,6 +77,13 @@ def text_of(markup: str) -> str:
     return found[0] if (found := _KEPT.search(markup)) else ""
 
 
+def push_marker(state: StateBlock, start: int, end: int, kind: str, content: str = "") -> None:
+    """Add a marker token for the lines from ``start`` to before ``end``."""
+    state.line = end
+    token = state.push("marker", "", 0)
+    token.map, token.info, token.content = [start, end], kind, content
+
+
 def _inline(state: StateInline, silent: bool) -> bool:
     match = _INLINE.match(state.src, state.pos) if state.src[state.pos] in "{[:" else None
     if match is None:
@@ -99,26 +106,15 @@ def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if match is None or after > end:
         return False
     if not silent:
-        _push(state, "marker", start, after, text_of(match[0]))
-        state.tokens[-1].info = "include" if _INCLUDING.match(match[0]) else "title"
-        name = _VERBATIM.match(match[0])
-        closings = (
-            (
-                state.src.find(f"{mark}{name[1]}", match.end(), match.end() + _MAX_VERBATIM)
-                for mark in ("/", "end")
-            )
-            if name
-            else ()
-        )
-        last = bisect_left(state.eMarks, min(filter(lambda at: at >= 0, closings), default=-1))
-        if name and after <= last < end:
-            code = state.getLines(after, last, state.blkIndent, True)
-            _push(state, "code_block", after, last, "" if name[1] == "comment" else code)
-            _push(state, "marker", last, last + 1)
+        kind = "include" if _INCLUDING.match(match[0]) else "title"
+        push_marker(state, start, after, kind, text_of(match[0]))
+        if name := _VERBATIM.match(match[0]):
+            closing = ("/" if match[0].startswith("{{") else "end") + name[1]
+            found = state.src.find(closing, match.end(), match.end() + _MAX_VERBATIM)
+            last = bisect_left(state.eMarks, found)
+            if after <= last < end:
+                code = state.getLines(after, last, state.blkIndent, True)
+                token = state.push("code_block", "", 0)
+                token.map, token.content = [after, last], "" if name[1] == "comment" else code
+                push_marker(state, last, last + 1, "title")
     return True
-
-
-def _push(state: StateBlock, kind: str, start: int, end: int, content: str = "") -> None:
-    token = state.push(kind, "", 0)
-    token.map, token.content = [start, end], content
-    state.line = end
