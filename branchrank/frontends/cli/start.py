@@ -110,8 +110,9 @@ def corpus() -> None:
 @corpus.command("add")
 @click.argument("name")
 @click.option("--questions", is_flag=True, help="Also write NAME-questions.jsonl, the questions about NAME.")
+@click.option("--from", "source", type=FOLDER, help="A folder with the file, which is not downloaded then.")
 @QUIET
-def add_corpus(name: str, questions: bool, quiet: bool) -> None:
+def add_corpus(name: str, questions: bool, source: Path | None, quiet: bool) -> None:
     """Download the corpus NAME, check its digest, and store its documents. No downloaded code is executed.
 
     NAME can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
@@ -121,7 +122,7 @@ def add_corpus(name: str, questions: bool, quiet: bool) -> None:
 
     written = write_corpus_questions(name) if questions else None
     with shown_progress(not quiet) as progress:
-        path = add_corpus(name, progress=progress)
+        path = add_corpus(name, progress=progress, source=source)
     click.echo(f"{name}: {path}")
     entry = known_corpora().get(name)
     if entry is not None:
