@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from docutils.parsers.rst.tableparser import GridTableParser, SimpleTableParser, TableMarkupError
 from docutils.statemachine import StringList
 
 from branchrank.documents.document import Block
+from branchrank.documents.markdown_text import html_text
 from branchrank.documents.rst_inline import normalize_name
 
 #: Directives whose body is code, and whose argument is a language or a file.
@@ -32,7 +34,6 @@ _IN_LANGUAGE = (
     "code-tab",
     "ipython",
     "prompt",
-    "raw",
     "snippet",
     "sourcecode",
 )
@@ -96,6 +97,8 @@ PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocde
 #: Matches ``_name:`` in a target such as ``.. _name:``. The groups are a name in backquotes and a plain name.
 TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
 _SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
+#: The number of lines in which the HTML of a substitution is looked up.
+_RAW_LINES = 20
 _DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
 _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
@@ -126,19 +129,24 @@ def match_option(line: str) -> tuple[str, str] | None:
 
 
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of the ``|name| replace::`` definitions in a file, and the URIs of its named targets.
+    """Return the texts of the substitution definitions in a file, and the URIs of its named targets.
+
+    Substitutions are defined by text (``|name| replace::``) or by HTML (``|name| raw::``).
 
     The keys of both returned dictionaries are normalized names.
     """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         if not (line := line.lstrip()).startswith((".. _", ".. |")):
             continue
         content = line[3:].strip()
         if match := _SUBSTITUTION.match(content):
             if match[2] == "replace":
                 substitutions[normalize_name(match[1])] = match[3]
+            elif match[2] == "raw":
+                body = takewhile(lambda line: not line or line[0] == " ", lines[number : number + _RAW_LINES])
+                substitutions[normalize_name(match[1])] = " ".join(html_text("\n".join(body)).split())
         elif match := TARGET.match(content):
             name, uri = match[1] or match[2], content[match.end() :].strip()
             if name and uri:

@@ -19,7 +19,9 @@ import re
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Literal
+from urllib.parse import quote
 
+import msgspec
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.languages import get_language
@@ -28,6 +30,7 @@ from docutils.parsers.rst.states import Inliner
 from docutils.utils import new_document, unescape
 
 from branchrank.documents.document import Reference
+from branchrank.documents.markdown_text import html_text
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
 #: Matches a letter after a backslash, usually in a Windows path. docutils replaces the backslash with NUL.
@@ -77,6 +80,21 @@ class InlineReader:
         self._targets = targets
         self._growth = growth
         self.references: list[Reference] = []
+        self._named: dict[int, str] = {}
+
+    def resolved(self, anchors: Mapping[str, str]) -> list[Reference]:
+        """Return the references. ``anchors`` maps the names of labels and titles in the file to anchors.
+
+        References by another name are left out.
+        """
+        found = []
+        for number, reference in enumerate(self.references):
+            name = self._named.get(number)
+            if name is None:
+                found.append(reference)
+            elif name in anchors:
+                found.append(msgspec.structs.replace(reference, target=f"#{quote(anchors[name])}"))
+        return found
 
     def read(self, text: str, line: int) -> str:
         """Convert inline RST that starts at ``line`` to readable text with the same line breaks."""
@@ -111,6 +129,8 @@ class InlineReader:
         target = self._target(node)
         if target is not None:
             role, name = target
+            if role == "name":
+                role, self._named[len(self.references)] = "link", name
             self.references.append(Reference(role=role, text=" ".join(text.split()), target=name, line=line))
         return text
 
@@ -122,16 +142,17 @@ class InlineReader:
         self._growth -= growth
         return replacement
 
-    def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link"], str] | None:
+    def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link", "name"], str] | None:
         role = node.get("role")
         if role in ("ref", "doc"):
             return ("ref" if role == "ref" else "doc"), node["target"]
         if not isinstance(node, nodes.reference):
             return None
-        uri = node.get("refuri") or self._targets.get(node.get("refname", ""))
-        if not uri or _EXTERNAL.match(uri):
-            return None
-        return "link", uri
+        name = node.get("refname", "")
+        uri = node.get("refuri") or self._targets.get(name)
+        if not uri:
+            return ("name", name) if name else None
+        return None if _EXTERNAL.match(uri) else ("link", uri)
 
 
 class _Inliner(Inliner):
@@ -149,7 +170,9 @@ class _Inliner(Inliner):
     ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         content = unescape(text, True).replace("\\\\", "\\")
         node = nodes.inline(rawsource, "")
-        if role not in _LITERAL_ROLES:
+        if role.startswith("raw-html"):
+            content = html_text(content)
+        elif role not in _LITERAL_ROLES:
             title, target = _split_title(content)
             if target:
                 node["role"], node["target"] = role, target

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader
+from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader, slug
+from branchrank.documents.markdown_text import html_text
 from branchrank.documents.rst_directives import (
     PAGE_FIELDS,
     READABLE_OPTIONS,
@@ -76,7 +77,6 @@ class Scanner(Findings):
         self._indents = [len(line) - len(line.lstrip()) for line in self.lines]
         growth = max(_FREE_GROWTH, sum(len(line) + 1 for line in lines))
         self.inline = InlineReader(source, substitutions, targets, growth=growth)
-        self.references = self.inline.references
         self._styles: list[str] = []
         self._pending: list[_Anchor] = []
         self._tables_end_before = len(self.lines)
@@ -91,6 +91,8 @@ class Scanner(Findings):
             else:
                 position += 1
         self._settle(len(self._pending))
+        names = {normalize_name(heading.title): slug(heading.title) for heading in reversed(self.headings)}
+        self.references = self.inline.resolved(names | {label.name: label.name for label in self.labels})
 
     # -- Methods that read one construct, and return the position after the construct.
 
@@ -280,6 +282,8 @@ class Scanner(Findings):
             self._read_toctree(at, self._after_indented(at + 1, column), options)
         if name in SILENT:
             return self._after_indented(at + 1, column)
+        if name == "raw":
+            return self._raw(self._options(at + 1, head_end), self._after_indented(at + 1, column), argument)
         if name in VERBATIM:
             if argument and name not in SILENT_ARGUMENT:
                 self._paragraph(at, argument, column, "prose", stop=at + 1)
@@ -298,6 +302,14 @@ class Scanner(Findings):
         elif argument:
             end = self._paragraph(at, argument, self._hanging(at, column), "prose", stop=options)
         return self._options(options, head_end) if end == options else end
+
+    def _raw(self, start: int, end: int, formats: str) -> int:
+        """Read the body of a ``raw`` directive. Only HTML contains text."""
+        text = html_text("\n".join(self.lines[start:end])) if "html" in formats.lower().split() else ""
+        if text.strip():
+            self._settle(len(self._pending))
+            self.add_block("prose", text.split("\n"), start + 1)
+        return end
 
     def _options(self, position: int, end: int) -> int:
         """Read directive options from ``position`` to ``end``, and emit the visible options as text."""

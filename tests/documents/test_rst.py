@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from branchrank.documents.document import Document, Reference
 from branchrank.documents.reading import read_document
+from branchrank.questions.links import Links
 
 
 def read(text: str) -> Document:
@@ -411,6 +412,63 @@ def test_headings_are_those_that_docutils_finds(parts: list[str]) -> None:
     found = [block.text for block in blocks if block.kind == "heading"]
     # docutils drops a heading that skips a level, and all the text below it; the reader keeps both.
     assert [title for title in found if title in expected] == found or len(found) > len(expected)
+
+
+RAW = """Tea
+===
+
+.. raw:: html
+
+   <div class="x">
+     <p>Fill the <b>kettle</b>.</p>
+
+     <script>boil()</script>
+   </div>
+
+.. raw:: latex
+
+   \\newpage{}
+
+.. |br| raw:: html
+
+   <br />
+
+.. |star| raw:: html
+
+   <b>Star</b> tea
+
+.. role:: raw-html(raw)
+   :format: html
+
+One |br| two :raw-html:`<b>bold</b>`, |star|.
+"""
+
+
+def test_raw_html_is_its_text() -> None:
+    (section,) = read_document("a.rst", RAW.encode()).sections
+    assert [(b.kind, b.text, b.line_start, b.line_end) for b in section.blocks] == [
+        ("heading", "Tea", 1, 2),
+        ("prose", "Fill the kettle.", 7, 7),
+        ("prose", "One  two bold, Star tea.", 27, 27),
+    ]
+
+
+def test_references_by_name_lead_to_titles_and_labels_of_the_file() -> None:
+    text = "Tea\n===\n\n`a <Steeping time_>`__ `b <STEEPING\ntime_>`_ `Steeping time`_ `c <pot_>`__\n"
+    text += "`d <nowhere_>`__ `e <Docs_>`__ `f <#steeping-time>`__\n\n.. _Docs: docs.html\n\n"
+    text += "Steeping time\n-------------\n\n.. _pot:\n\n"
+    document = read_document("a.rst", f"{text}C++ & co.\n---------\n\n`g <C++ & co._>`__\n".encode())
+    links = Links([document, read_document("docs.rst", b"Docs\n====\n")])
+    found = [(each.text, links.target("a.rst", each)) for each in document.references]
+    assert found == [
+        ("a", ("a.rst", 1)),
+        ("b", ("a.rst", 1)),
+        ("Steeping time", ("a.rst", 1)),
+        ("c", ("a.rst", 2)),
+        ("e", ("docs.rst", 0)),
+        ("f", ("a.rst", 1)),
+        ("g", ("a.rst", 2)),
+    ]
 
 
 def test_unicode_line_separators_do_not_shift_line_numbers() -> None:
