@@ -52,10 +52,10 @@ _ANCHOR = re.compile(
 )
 #: A heading of DocFX that is the title of a tab.
 _TAB = re.compile(r"\[(.*)\]\(#tab/[^()\s]*\)")
-#: The type of an alert (``[!NOTE]``) or block of DocFX (``[!div class="x"]``), or a table of contents.
-_ALERT_OR_CONTENTS = re.compile(
-    r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?|^\[(?:TOC|\[_?(?:TOC|toc)_?\])\]\s*$"
-)
+#: The type of an alert (``[!NOTE]``) or block of DocFX (``[!div class="x"]``).
+_ALERT = re.compile(r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?")
+#: The place of a table of contents.
+_CONTENTS = re.compile(r"\[TOC\]|\[\[_?(?:TOC|toc)_?\]\]|.*\n\{:[ \t]*toc\b[^{}\n]*\}")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
@@ -151,16 +151,23 @@ class _Reader(Findings):
             )
         return "\n".join(each.strip() for each in text.split("\n"))
 
-    def add_labeled(self, text: str, kind: BlockKind, line: int, known: int) -> None:
+    def add_labeled(
+        self, text: str, kind: BlockKind, line: int, known: int, *, attached: bool = False
+    ) -> None:
         """Add ``text``. Its labels are those after the first ``known``.
 
-        Labels after the last line of the text belong to a heading that may follow.
+        Labels after the last line of the text belong to a heading that may follow. If the labels are
+        ``attached`` to the block above, and no text is with them, they can belong to the heading above.
         """
         self.add(text, kind, line)
-        end = line + text.rstrip().count("\n") if text.strip() else line - 1
         labels = self.labels[known:]
-        self.labels[known:] = (label for label in labels if label.line <= end)
-        self.targets += (label for label in labels if label.line > end)
+        above = self.headings[-1] if self.headings else None
+        if attached and not text.strip() and above and above.line_end == line - 1:
+            self.headings[-1] = above._replace(labels=(*above.labels, *(label.name for label in labels)))
+        elif not (attached and text.strip()):
+            end = line + text.rstrip().count("\n") if text.strip() else line - 1
+            self.labels[known:] = (label for label in labels if label.line <= end)
+            self.targets += (label for label in labels if label.line > end)
 
     def drop_targets(self) -> None:
         """Store the labels that no heading follows."""
@@ -172,9 +179,8 @@ class _Reader(Findings):
         targets = list(self.targets)
         self.drop_targets()
         content, explicit = _without_explicit_ids(content)
-        if (anchor := _ANCHOR.fullmatch(content)) and anchor[2].upper() not in self._env.get(
-            "references", {}
-        ):
+        defined = self._env.get("references", {})
+        if (anchor := _ANCHOR.fullmatch(content)) and anchor[2].upper() not in defined:
             content, explicit = anchor[1], [anchor[2], *explicit]
         known = len(self.labels)
         title = " ".join(self.inline(content, lines.start).split())
@@ -265,9 +271,10 @@ class _Walk:
 
     def _paragraph(self, content: str, line: int) -> None:
         known = len(self.reader.labels)
-        text = _ALERT_OR_CONTENTS.sub("", self.reader.inline(content, line))
-        text = self.bullet + text if text.strip() else ""
-        self.reader.add_labeled(text, "list" if self.lists else "prose", line, known)
+        text = _ALERT.sub("", self.reader.inline(content, line))
+        text = self.bullet + text if text.strip() and not _CONTENTS.fullmatch(content) else ""
+        kind: BlockKind = "list" if self.lists else "prose"
+        self.reader.add_labeled(text, kind, line, known, attached=content.rpartition("\n")[2].startswith("{"))
         self.bullet = ""
 
     def _fence(self, token: Token, line: int) -> None:

@@ -50,7 +50,7 @@ _KEPT = re.compile(
 _VERBATIM = re.compile(r"\{[{%<-]+\s*(highlight|codeblock|comment)\b")
 _MAX_VERBATIM = 2**15
 _DESTINATION = re.compile(
-    r"""(?<=\]\()(?:\{\{[^{}]*\}\}(?=[{/]))?(?:\{%-?\s*(?:link|post_url)\s+([^\s{}]+)\s*-?%\}"""
+    r"""(?<=\]\()(?:\{\{[^{}]*\}\}(?=[{/]))?(?:\{%-?\s*link\s+([^\s{}]+)\s*-?%\}"""
     r"""|\{\{[<%]?\s*(?:(?:rel)?ref\s+)?(?:path=)?["'`]?([^\s{}"'`|>]*)[^{}]*\}\}|(?=/))"""
 )
 
@@ -64,7 +64,11 @@ def add_site_markup(parser: MarkdownIt) -> None:
 
 def with_plain_destinations(content: str) -> str:
     """Replace the shortcodes in the destinations of links by the paths in them."""
-    return _DESTINATION.sub(lambda link: link[1] or link[2] or "", content) if "]({" in content else content
+    return (
+        _DESTINATION.sub(lambda link: f"/{link[1]}" if link[1] else link[2] or "", content)
+        if "]({" in content
+        else content
+    )
 
 
 def without_included_files(lines: list[str]) -> list[str]:

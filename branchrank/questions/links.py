@@ -5,8 +5,8 @@
    has no target, because the end of the labeled passage is unknown.
 2. A document path (``doc``) or relative URL (``link``) identifies a page, with or without a suffix such as
    ``.rst`` or ``.html``.
-3. Paths are relative to the folder of the referring document. A path that starts with ``/`` is relative to
-   the corpus or to a folder that contains the referring document.
+3. Paths are relative to the folder of the referring document. A path that starts with ``/`` or, as in DocFX,
+   ``~/`` is relative to the corpus or to a folder that contains the referring document.
 4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index`` and the
    number at the start of a file or folder name: the URL ``guides`` matches the folder ``02-guides``.
 5. If no page matches otherwise, a relative URL is relative to the page's own path, as on sites whose URLs end
@@ -110,7 +110,7 @@ class Links:
             name = _label(reference.target)
             return next(iter(self._labels[name].values())) if name in self._labels else self._derived[name]
         url = urlsplit(reference.target)
-        if url.scheme or "@" in url.path:
+        if url.scheme or ("@" in url.path and suffix_of(source) == ".adoc"):
             raise UnresolvedLink(_COMPONENT)
         page = self._page(source, unquote(url.path)) if url.path else source
         if not url.fragment:
@@ -127,6 +127,7 @@ class Links:
 
     def _page(self, source: str, path: str) -> str:
         folder = posixpath.dirname(source)
+        path = path[1:] if path.startswith("~/") else path
         places: list[str] = []
         if not path.startswith("/"):
             places += [posixpath.join(folder, path), posixpath.join(_path_name(source), path)]

@@ -177,6 +177,16 @@ def test_ids_of_html_tags_above_or_in_a_heading_are_its_labels(above: str, headi
     assert [(block.kind, block.text) for block in section.blocks] == [("heading", "B"), ("prose", "end")]
 
 
+def test_an_attribute_list_below_a_heading_belongs_to_it_and_one_above_to_the_heading_below() -> None:
+    document = read("# A\n{: #x}\n\n{: #y}\n## B\n{: #z .c}\n\n## C\n\ntext\n{: #t}\n\n## D\n")
+    assert [set(section.labels) for section in document.sections] == [
+        {"a", "x"},
+        {"b", "y", "z"},
+        {"c"},
+        {"d"},
+    ]
+
+
 @pytest.mark.parametrize(
     "above",
     [
@@ -480,6 +490,7 @@ def test_components_in_plain_markdown_keep_their_content() -> None:
         ),
         ('> [!div class="next"]\n> [Go](b.md)\n\n> [!NOTE]\n> A *b*.\n\n> [!tip] C', ["Go", "A b.", "C"]),
         ("# [One](#tab/one)\n\nA\n\n# [Two](#tab/two/x)\n\nB\n\n***\n", ["One", "A", "Two", "B"]),
+        ("* TOC\n{:toc}\n\nText", ["Text"]),
         ("[TOC]\n\n[[toc]]\n\n[[_TOC_]]\n\nText", ["Text"]),
         ("{{#title My page}}\n# A", ["A"]),
     ],
@@ -548,8 +559,8 @@ def test_ids_in_brackets_after_a_heading(heading: str, title: str, identifier: s
         ('{{% relref "/b" %}}#c', "/b#c"),
         ("{{< relref path='b' lang='en' >}}", "b"),
         ("{{<ref b>}}", "b"),
-        ("{% link _posts/b.md %}", "_posts/b.md"),
-        ("{{ site.baseurl }}{% link b.md %}", "b.md"),
+        ("{% link _posts/b.md %}", "/_posts/b.md"),
+        ("{{ site.baseurl }}{% link b.md %}", "/b.md"),
         ("{{ site.baseurl }}/b/", "/b/"),
         ("{{ '/b' | relative_url }}", "/b"),
     ],

@@ -304,6 +304,7 @@ def test_the_command_writes_anchored_questions_and_reports_dropped_ones(tmp_path
         ("functions/_index.md", "relpermalink", "functions/RelPermalink.md", 0),
         ("functions/RelPermalink.md", "../to-upper/#usage", "functions/To Upper.md", 1),
         ("functions/RelPermalink.md", "/", "_index.md", 0),
+        ("content/en/a.md", "~/functions/RelPermalink.md", "functions/RelPermalink.md", 0),
         ("content/en/a.md", "/b-c/d/", "content/en/B c/D/index.md", 0),
         ("a.md", "/cafe%CC%81/#cre%CC%80me", "caf\u00e9.md", 1),
         ("a.md", "cafe\u0301.md#cr\u00e8me", "caf\u00e9.md", 1),
