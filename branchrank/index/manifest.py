@@ -41,7 +41,7 @@ from branchrank.core.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSett
 from branchrank.index.embedders.protocol import EmbedderIdentity
 from branchrank.index.stores.arrays import REBUILD
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 T = TypeVar("T")
 STAMPS = "stamps.json"
 DERIVED = "derived.json"

@@ -30,8 +30,9 @@ def chunking(run: RunData) -> ReportSection | None:
     headings = ("predictor", "chunker", "chunks", "index size", "lines per hit")
     caption = f"What chunking costs, over {over(run)}"
     words = (
-        "A chunk has no more tokens than the embedder reads, even if chunk_tokens is higher. Hits of "
-        "different indexes have different lengths; the table of the reading compares them."
+        "A chunk has no more tokens than the embedder reads, less two that the model adds; by default, all "
+        "embedders have chunks of 254. Hits of different indexes have different lengths; the table of the "
+        "reading compares them."
     )
     return ReportSection("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
 

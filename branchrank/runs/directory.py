@@ -94,7 +94,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
     ``token_vectors`` is the number format of the index's token vectors, ``none`` if it has none, and empty in
     older runs. ``documents`` is 0 in older runs. ``chunk_tokens`` is the setting of this name, or what the
-    embedder reads if that is less, and 0 in older runs.
+    embedder reads if that is less, and 0 in older runs. ``chunks_digest`` is the digest of the chunks, and
+    empty in older runs.
     """
 
     name: str
@@ -115,6 +116,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     token_vectors: str = ""
     documents: int = 0
     chunk_tokens: int = 0
+    chunks_digest: str = ""
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.tables import comparisons_sheet
+from branchrank.runs.warnings import different_chunks
 from branchrank.runs.words import (
     change,
     effect,
@@ -357,6 +358,7 @@ def changed_settings(candidate: RunData, baseline: RunData) -> Iterator[str]:
     for index in new.indexes:
         if index.name in built and built[index.name] != index.digest:
             yield f"index {index.name}: another build"
+    yield from different_chunks((*old.indexes, *new.indexes))
     shared = sorted(old.settings.keys() & new.settings.keys())
     before, after = (
         {f"{section}.{name}": value for section in shared for name, value in run.settings[section].items()}

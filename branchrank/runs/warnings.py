@@ -29,6 +29,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *lost_branches(rows, run.predictors, run.indexes),
         *avoidable_latency(run),
         *run.llm_notes,
+        *different_chunks(run.indexes),
     )
 
 
@@ -109,6 +110,21 @@ def avoidable_latency(run: RunRecord) -> Iterator[str]:
             f"{' and '.join(slow)}: each query computed the token vectors of its candidates, which takes "
             "most of its time; to store them in the index, run: branchrank index --data-dir "
             f"{shlex.quote(run.data_dir)} --token-vectors int8"
+        )
+
+
+def different_chunks(indexes: Sequence[IndexFacts]) -> Iterator[str]:
+    """Yield a warning if embedders are compared on different chunks. Older runs have no digest of them."""
+    chunks: dict[str, dict[str, int]] = {}
+    for facts in indexes:
+        chunks.setdefault(facts.embedder, {})[facts.chunks_digest] = facts.chunks
+    if all(facts.chunks_digest for facts in indexes) and len(set(map(frozenset, chunks.values()))) > 1:
+        counts = (
+            f"{name} on {plural(number, 'chunk')}" for name, of in chunks.items() for number in of.values()
+        )
+        yield (
+            f"the embedders have different chunks ({', '.join(counts)}), so a difference between them is not "
+            "only one between the models"
         )
 
 

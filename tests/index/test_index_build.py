@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.small_corpus import PAGES, reopened, small_workspace
+from support.worlds import write_pages
 
 from branchrank.core.errors import ArtifactError
 from branchrank.core.io.files import write_jsonl
 from branchrank.core.settings import IndexSettings, settings_of
+from branchrank.index.embedders.protocol import MODEL
 from branchrank.index.index_build import build_index
 from branchrank.index.reader import FTS5, Index, open_index, searches_exactly
 from branchrank.index.stores.analyzer import embedded_text
@@ -53,6 +55,20 @@ def test_an_index_contains_the_corpus(tmp_path: Path) -> None:
         assert index.chunks_of(index.tree.root.id) == ()
         assert sum(len(index.chunks_of(node.id)) for node in index.tree.sections) == len(index.chunks)
         assert index.bm25_chunks.search("fuse", 1)[0].key.startswith("guide/repair.rst")
+
+
+@pytest.mark.parametrize("tokens", [40, 253, 255, 256])
+def test_all_embedders_that_read_256_tokens_get_the_same_chunks(tmp_path: Path, tokens: int) -> None:
+    words = "\n".join(f"word{number % 97} goes here." for number in range(120))
+    write_pages(tmp_path / "docs", {**PAGES, "long.md": f"# Long\n\n{words}\n"})
+    found = []
+    for kind in ("none", "fake:16", MODEL):
+        kept = {"embedder": kind, "chunk_tokens": tokens, "token_vectors": "none"}
+        with build_index(small_workspace(tmp_path, **kept)) as index:
+            found.append([*index.chunks.values()])
+            assert index.manifest.embedder.chunk_tokens(512) == (254 if kind == MODEL else 510)
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > len(PAGES) + 2
 
 
 def resident(path: Path) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import invoke, json_lines, make_project, table
+from support.worlds import PAGES
 
 from branchrank.core.records import Chunk
 from branchrank.core.settings import IndexSettings
@@ -83,10 +84,52 @@ def test_a_sweep_over_chunkers_builds_each_index_embeds_each_text_once_and_repor
     assert [*of] == names
     facts = {index.name: index for index in read_run(made).indexes}
     whole = of["local[chunk_tokens=256, chunker=document]"]
-    assert whole["chunker"] == "document, 256 tokens"
+    assert whole["chunker"] == "document, 254 tokens (of 256)"
     assert whole["chunks"] == str(facts["chunks[chunk_tokens=256, chunker=document]"].chunks) == "5"
     for row in of.values():
         assert re.fullmatch(r"\d+\.\d MB", row["index size"])
+
+
+def test_embedders_on_different_chunks_are_a_warning_and_on_the_same_chunks_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path, {**PAGES, "long.md": "# Long\n\n" + "The tea is green.\n" * 20})
+    monkeypatch.chdir(project)
+    said = {}
+    for name, tables in {
+        "same": '[indexes.a]\nembedder = "fake:8"\n',
+        "none": '[indexes.a]\nembedder = "none"\n',
+        "other": '[indexes.a]\nembedder = "fake:8"\nchunk_tokens = 32\n',
+        "one embedder": "[indexes.a]\nchunk_tokens = 32\n",
+        "grid": '[indexes.a]\nsweep = { embedder = ["fake:64", "fake:8"], chunk_tokens = [32, 256] }\n',
+        "alone": "",
+    }.items():
+        index = 'index = "a"\n' if tables else ""
+        text = f'name = "x"\n[systems.bm25]\n[systems.other]\nfrom = "bm25"\n{index}{tables}'
+        (project / "x.toml").write_text(text)
+        done = invoke("run", "x.toml", "--latency-sample", 0, "--reports", project / name)
+        assert done.exit_code == 0, done.output
+        [made] = (project / name).iterdir()
+        facts = read_run(made).indexes
+        assert len({(each.chunks, each.chunks_digest) for each in facts}) == (1 if name in SAME else 2)
+        said[name] = [each for each in read_run(made).warnings if "chunks" in each]
+    assert {name for name, warnings in said.items() if warnings} == {"other"}
+    (warning,) = said["other"]
+    assert "fake:64 on" in warning
+    assert "fake:8 on" in warning
+
+    runs = {}
+    for tokens in (256, 32):
+        flags = ("--embedder", f"fake:{tokens}", "--chunk-tokens", tokens, "--predictor", "bm25")
+        done = invoke("benchmark", *flags, "--latency-sample", 0, "--reports", project / str(tokens))
+        assert done.exit_code == 0, done.output
+        (runs[tokens],) = (project / str(tokens)).iterdir()
+    compared = invoke("compare", runs[256], runs[32])
+    assert compared.exit_code == 0, compared.output
+    assert "the embedders have different chunks (fake:256 on" in compared.stdout
+
+
+SAME = ("same", "none", "alone")
 
 
 def test_only_the_chunking_changes_the_name_of_an_index() -> None:

@@ -35,6 +35,8 @@ from branchrank.core.records import SEED, Record
 #: The name of the model that needs no model hub, and its name on the hub.
 MODEL = "all-MiniLM-L6-v2"
 HUB_NAME = f"sentence-transformers/{MODEL}"
+#: The limit of :data:`MODEL` in tokens. Models with a higher limit get the same chunks by default.
+COMMON_TOKENS = 256
 
 Vectors = NDArray[np.float32]
 
@@ -60,9 +62,12 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
     def chunk_tokens(self, wanted: int) -> int:
         """Return ``wanted`` tokens, or the most tokens of a chunk that the model reads if that is less.
 
-        The model adds one token at each end of a text, so a chunk has two tokens less than its limit.
+        The model adds one token at each end of a text, so a chunk has two tokens less than its limit. A limit
+        above ``wanted`` and above :data:`COMMON_TOKENS` is not used, so that all models that reach both get
+        the same chunks.
         """
-        return min(wanted, max(8, self.max_tokens - 2))
+        limit = min(self.max_tokens, max(wanted, COMMON_TOKENS))
+        return min(wanted, max(8, limit - 2))
 
 
 def model_changed(built: EmbedderIdentity, current: EmbedderIdentity) -> ArtifactError:

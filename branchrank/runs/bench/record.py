@@ -48,6 +48,7 @@ from branchrank.core.settings import (
     Resolved,
 )
 from branchrank.documents.loading import digest_now
+from branchrank.index.generations import CHUNKS
 from branchrank.index.reader import Index
 from branchrank.questions.question_files import questions_digest
 from branchrank.runs.bench.opening import OpenPlan
@@ -139,6 +140,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         token_vectors=manifest.settings.token_vectors,
         documents=manifest.documents,
         chunk_tokens=manifest.embedder.chunk_tokens(manifest.settings.chunk_tokens),
+        chunks_digest=manifest.digests[CHUNKS],
     )
 
 
