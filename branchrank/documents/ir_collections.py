@@ -5,7 +5,8 @@ Folders in the BEIR format (Thakur et al., NeurIPS 2021) store documents in ``co
 1. Each line of ``corpus.jsonl`` is a JSON object that contains one document. Each document is written to a
    separate file. The first line of the file is the document's title, which may be empty. The document's text
    starts on the second line. The name of the file is the document's ``_id``, percent-encoded, with the suffix
-   ``.beir``. The file name is not part of the indexed text.
+   ``.beir``. A longer name than file systems allow ends with a digest. The file name is not part of the
+   indexed text.
 2. Each ``.beir`` file is read as one section of plain text, without markup. If a document has a title but no
    text, the title is used as the text.
 3. The ``.beir`` files are written to a temporary folder, which is renamed after all files are written. An
@@ -27,14 +28,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from branchrank.core.errors import CorpusError, or_else
+from branchrank.core.errors import BranchRankError, CorpusError, or_else
 from branchrank.core.io.environment import imported
 from branchrank.core.io.files import (
+    digest_bytes,
     digest_file,
     reading_errors,
     storage_errors,
@@ -49,19 +51,41 @@ from branchrank.documents.document import ENTRY_SUFFIX
 CORPUS = "corpus.jsonl"
 QUERIES = "queries.jsonl"
 QRELS = "qrels"
+_LONGEST_NAME = 255 - len(ENTRY_SUFFIX)
+#: Separates a digest in a file name. Percent-encoded text does not contain it.
+_DIGEST = "%-"
 
 
-class Entry(Record, frozen=True, kw_only=True):
+class Identified(Record, frozen=True, kw_only=True):
+    """One line of ``corpus.jsonl`` or ``queries.jsonl``. A whole number as its ``_id`` is text."""
+
+    given_id: str | int = msgspec.field(name="_id")
+
+    @property
+    def id(self) -> str:
+        """The ``_id`` as text."""
+        return str(self.given_id)
+
+
+class Entry(Identified, frozen=True, kw_only=True):
     """One document in ``corpus.jsonl``."""
 
-    id: str = msgspec.field(name="_id")
-    text: str
+    text: str | None
     title: str | None = None
 
 
+Line = TypeVar("Line", bound=Identified)
+
+
 def is_beir(folder: Path) -> bool:
-    """Return whether ``folder`` contains the BEIR files ``corpus.jsonl`` and ``queries.jsonl``."""
-    return (folder / CORPUS).is_file() and (folder / QUERIES).is_file()
+    """Return whether ``folder`` contains ``corpus.jsonl`` and ``queries.jsonl``, which may be compressed."""
+    return all(collection_file(folder, name).is_file() for name in (CORPUS, QUERIES))
+
+
+def collection_file(folder: Path, name: str) -> Path:
+    """Return the path of a file in a BEIR folder, with the suffix ``.gz`` if only that file exists."""
+    compressed = folder / f"{name}.gz"
+    return compressed if compressed.is_file() and not (folder / name).is_file() else folder / name
 
 
 def entries_place(name: str) -> str:
@@ -72,31 +96,44 @@ def entries_place(name: str) -> str:
 def entry_source(identifier: str) -> str:
     """Return the name of the ``.beir`` file for the document whose ``_id`` is ``identifier``."""
     name = quote(identifier, safe="")
-    return f"{'%2E' + name[1:] if name.startswith('.') else name}{ENTRY_SUFFIX}"
+    name = f"%2E{name[1:]}" if name.startswith(".") else name
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME // 2]}{_DIGEST}{digest_bytes(identifier.encode())[:32]}"
+    return f"{name}{ENTRY_SUFFIX}"
 
 
 def entry_id(source: str) -> str | None:
-    """Return the ``_id`` encoded in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
-    return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
+    """Return the ``_id`` encoded in the file name ``source``, or ``None`` if its suffix is not ``.beir``.
+
+    For a name with a digest, the name without its suffix is returned.
+    """
+    name = source.removesuffix(ENTRY_SUFFIX)
+    return None if name == source else name if _DIGEST in name else unquote(name)
 
 
 def read_entries(folder: Path) -> Iterator[Entry]:
-    """Yield the documents in ``folder/corpus.jsonl``, reading one line at a time.
+    """Yield the documents in ``folder/corpus.jsonl``. Raises the same errors as :func:`read_lines`."""
+    return read_lines(collection_file(folder, CORPUS), Entry, "document", CorpusError)
 
-    Raises :class:`CorpusError` for a line that is not a valid document, and for an ``_id`` that is empty
-    or repeated.
+
+def read_lines(
+    path: Path, kind: type[Line], name: str, error: Callable[..., BranchRankError]
+) -> Iterator[Line]:
+    """Yield the documents or queries in a file of a BEIR folder, reading one line at a time.
+
+    Raises ``error`` for an invalid line, and for an ``_id`` that is empty or repeated. ``name`` is what the
+    message calls a line.
     """
-    path = folder / CORPUS
     remedy = f"check that you can read {path}, and that each line is a JSON object with `_id` and `text`"
     seen: set[str] = set()
-    for number, entry in enumerate(read_jsonl(path, Entry, error=CorpusError, remedy=remedy), start=1):
-        if not entry.id or entry.id in seen:
-            raise CorpusError(
-                f"{path}: document {number}: the `_id` {entry.id!r} is empty or used by an earlier document",
-                remedy="give every line of corpus.jsonl a different `_id`",
+    for number, line in enumerate(read_jsonl(path, kind, error=error, remedy=remedy), start=1):
+        if not line.id or line.id in seen:
+            raise error(
+                f"{path}: {name} {number}: the `_id` {line.id!r} is empty or used by an earlier {name}",
+                remedy=f"give every line of {path.name} a different `_id`",
             )
-        seen.add(entry.id)
-        yield entry
+        seen.add(line.id)
+        yield line
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
@@ -116,8 +153,9 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             remedy=f"move the folder {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")
-    with reading_errors(folder / CORPUS, CorpusError, "check that you may read the file"):
-        digest = digest_file(folder / CORPUS)
+    corpus = collection_file(folder, CORPUS)
+    with reading_errors(corpus, CorpusError, "check that you may read the file"):
+        digest = digest_file(corpus)
     if target.is_dir() and kept.is_file() and kept.read_text(encoding="utf-8") == digest:
         return target
     with storage_errors(target):
@@ -128,7 +166,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             fresh.mkdir()
             for entry in read_entries(folder):
                 title = " ".join((entry.title or "").split())
-                text = f"{title}\n{entry.text}\n".replace("\0", " ")
+                text = f"{title}\n{entry.text or ''}\n".replace("\0", " ")
                 (fresh / entry_source(entry.id)).write_bytes(text.encode())
             if target.exists():
                 target.rename(Path(temporary, "before"))

@@ -16,13 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from branchrank.core.errors import InputError, QuestionError, RunError
 from branchrank.core.io.files import reading_errors
-from branchrank.core.io.text_files import read_jsonl, text_lines
-from branchrank.core.records import GoldItem, Question, Record, Span
-from branchrank.documents.ir_collections import QRELS, QUERIES, entry_source, read_entries
+from branchrank.core.io.text_files import text_lines
+from branchrank.core.records import GoldItem, Question, Span
+from branchrank.documents.ir_collections import (
+    QRELS,
+    QUERIES,
+    Identified,
+    collection_file,
+    entry_source,
+    read_entries,
+    read_lines,
+)
 from branchrank.questions.question_files import ABSENT_GOLD
 
 #: Maps each query id to a map from document ids to relevance.
@@ -122,8 +128,7 @@ class BeirQuestions(NamedTuple):
     notes: list[str]
 
 
-class _Query(Record, frozen=True, kw_only=True):
-    id: str = msgspec.field(name="_id")
+class _Query(Identified, frozen=True, kw_only=True):
     text: str
 
 
@@ -134,17 +139,19 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
     ``remove_query`` for collections whose queries are documents in the corpus. Raises :class:`QuestionError`
     or :class:`~branchrank.core.errors.InputError` if a file is missing or invalid.
     """
-    path = folder / QRELS / f"{split}.tsv"
+    path = collection_file(folder / QRELS, f"{split}.tsv")
     if not path.is_file():
-        splits = ", ".join(sorted(each.stem for each in (folder / QRELS).glob("*.tsv"))) or "none"
+        found = {each.name.partition(".tsv")[0] for each in (folder / QRELS).glob("*.tsv*") if is_tsv(each)}
+        splits = ", ".join(sorted(found)) or "none"
         raise QuestionError(
             f"{folder / QRELS} has no split {split!r}", remedy=f"choose a --split from: {splits}"
         )
     qrels = read_qrels(path)
-    lengths = {entry.id: entry.text.count("\n") + 2 for entry in read_entries(folder)}
+    lengths = {entry.id: (entry.text or "").count("\n") + 2 for entry in read_entries(folder)}
     questions: list[Question] = []
     notes: list[str] = []
-    queries = {query.id: query for query in read_jsonl(folder / QUERIES, _Query, error=QuestionError)}
+    asked = collection_file(folder, QUERIES)
+    queries = {query.id: query for query in read_lines(asked, _Query, "query", QuestionError)}
     notes.extend(f"query {key!r} of the qrels is not in {QUERIES}" for key in qrels if key not in queries)
     for query in (queries[key] for key in queries if key in qrels):
         own_key = query.id if remove_query else None  # a document that is removed can't be found
@@ -158,7 +165,7 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
         else:
             notes.append(f"query {query.id!r} has no relevant document and is ignored")
     if not questions:
-        raise QuestionError(f"{path} has no relevant document for any query of {folder / QUERIES}")
+        raise QuestionError(f"{path} has no relevant document for any query of {asked}")
     return BeirQuestions(questions, notes)
 
 

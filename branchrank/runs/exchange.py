@@ -10,7 +10,8 @@
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.
 5. An id is written unchanged, so that it matches qrels from other programs. If an id contains whitespace or
-   control characters, these characters and ``%`` are percent-encoded.
+   control characters, also percent-encoded ones, these characters and ``%`` are percent-encoded. Different
+   ids therefore stay different.
 6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
    the file is ignored.
 7. Runs from any program are compared with the same statistics as BranchRank's own runs. Each query is its own
@@ -36,9 +37,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -135,9 +137,11 @@ def document_id(source: str) -> str:
 
 
 def trec_token(text: str) -> str:
-    """Return the text, percent-encoded if it contains characters that would end a column."""
-    if not _COLUMN_END.search(text):
-        return text or "-"
+    """Return the text, percent-encoded if it contains characters that would end a column, or looks as if."""
+    plain = text
+    while not _COLUMN_END.search(plain):
+        if plain == (plain := unquote(plain)):
+            return text or "-"
     return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
 
 
@@ -395,7 +399,8 @@ def beir_from_frames(
     """Write PyTerrier data frames as a BEIR folder, and return the folder's path.
 
     ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
-    query. ``qrels`` has the columns qid, docno and label, and becomes the ``test`` split. Raises
+    query. ``qrels`` has the columns qid, docno and label, and becomes the ``test`` split. Missing text is
+    empty, and an id must be text or a whole number. Raises
     :class:`~branchrank.core.errors.RunError` for a missing column or a label that is not a whole number, and
     :class:`~branchrank.core.errors.UsageError` for a folder that already exists.
 
@@ -412,10 +417,13 @@ def beir_from_frames(
         raise UsageError(f"{folder} exists already", remedy="choose a new folder")
     titled = ("docno", "title", "text") if "title" in documents.columns else ("docno", "text")
     entries = [
-        {"_id": str(row[0]), "title": str(row[1]) if len(row) > 2 else "", "text": str(row[-1])}
-        for row in _columns(documents, "documents", titled)
+        {"_id": _id(row[0], place), "title": _text(row[1]) if len(row) > 2 else "", "text": _text(row[-1])}
+        for place, row in _columns(documents, "documents", titled)
     ]
-    asked = [{"_id": str(qid), "text": str(query)} for qid, query in _columns(topics, "topics", TOPICS)]
+    asked = [
+        {"_id": _id(qid, place), "text": _text(query)}
+        for place, (qid, query) in _columns(topics, "topics", TOPICS)
+    ]
     judged = [
         f"{query}\t{document}\t{label}\n"
         for query, labels in read_qrels_frame(qrels).items()
@@ -427,16 +435,37 @@ def beir_from_frames(
     return folder
 
 
-def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the place of each row, for messages, and its values in these columns."""
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise RunError(
             f"{name} has no column {missing[0]!r}: it has {', '.join(map(str, frame.columns)) or 'none'}",
             remedy=f"pass a frame with the columns {', '.join(columns)}",
         )
-    return list(frame[list(columns)].itertuples(index=False, name=None))
+    for row, values in enumerate(frame[list(columns)].itertuples(index=False, name=None)):
+        yield f"{name}, row {row}", values
 
 
-def _lines(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> Iterator[tuple[str, Any, Any, Any]]:
-    for row, (query, document, value) in enumerate(_columns(frame, name, columns)):
-        yield f"{name}, row {row}", query, document, value
+def _lines(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> Iterator[tuple[str, str, str, Any]]:
+    for place, (query, document, value) in _columns(frame, name, columns):
+        yield place, _id(query, place), _id(document, place), value
+
+
+def _whole(value: Any) -> str:
+    """Return a whole number without a decimal point, or "" for any other value."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return str(int(value)) if is_number and value % 1 == 0 else ""
+
+
+def _id(value: Any, place: str) -> str:
+    found = value if isinstance(value, str) else _whole(value)
+    if not found.strip():
+        raise RunError(f"{place}: {value!r} is not an id", remedy="give text or a whole number as each id")
+    return found
+
+
+def _text(value: Any) -> str:
+    import pandas as pd
+
+    return "" if pd.isna(value) else _whole(value) or str(value)

@@ -6,23 +6,26 @@ tea`` (d1), ``black tea leav`` (d2), ``coffe coffe morn`` (d3) and ``water`` (d4
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
 
 import ir_measures
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.commands import invoke
 from support.made_runs import run_of
 
 from branchrank.core.errors import InputError, QuestionError
 from branchrank.core.records import GoldItem, Question, Span
 from branchrank.core.settings import Bm25Settings
-from branchrank.documents.ir_collections import entry_source
+from branchrank.documents.ir_collections import entry_id, entry_source, unpack_beir
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.run import Run
-from branchrank.runs.exchange import export_trec, read_trec
+from branchrank.runs.exchange import export_trec, read_trec, trec_token
 from branchrank.runs.rows import Row
 from branchrank.scoring.matching import JudgedHit
 from branchrank.scoring.measures import named_measure
@@ -220,6 +223,103 @@ def test_odd_judgments_are_noted(tmp_path: Path) -> None:
     assert len(made.questions[0].gold) == 2
     for note, said in zip(made.notes, ("'nobody'", "'q1': 1 relevant", "'q2'"), strict=True):
         assert said in note
+
+
+def test_compressed_folders_are_read(project: Path, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "small")
+    for path in [*folder.glob("*.jsonl"), *folder.glob("qrels/*.tsv")]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert beir_questions(folder, "test") == beir_questions(project / "small", "test")
+    with pytest.raises(QuestionError) as caught:
+        beir_questions(folder, "dev")
+    assert caught.value.remedy == "choose a --split from: test"
+    flags = ("--data-dir", tmp_path / "data", "--reports", tmp_path / "reports", "-m", "nDCG@10", "--quiet")
+    result = invoke("beir", "run", folder, *flags)
+    assert result.exit_code == 0, result.output
+    [run] = (tmp_path / "reports").iterdir()
+    hits = {row.question_id: row.hits[0].source for row in Run.load(run).rows}
+    assert hits == {"q1": "d1.beir", "q2": "d4.beir", "d4": entry_source("d 3/x")}
+
+
+def test_whole_numbers_are_ids_and_missing_text_is_empty(tmp_path: Path) -> None:
+    entries = [{"_id": 3, "title": None, "text": "tea"}, {"_id": "4", "title": "Coffee", "text": None}]
+    folder = make_folder(tmp_path / "n", entries, [{"_id": 0, "text": "tea"}], ["0\t3\t1.0", "0\t4\t+2"])
+    [question] = beir_questions(folder, "test").questions
+    assert (question.id, question.gold_level) == ("0", "file")
+    assert [(each.source_file, each.relevance) for each in question.gold] == [("3.beir", 1), ("4.beir", 2)]
+    unpack_beir(folder, tmp_path / "entries")
+    assert (tmp_path / "entries" / "3.beir").read_text() == "\ntea\n"
+    assert (tmp_path / "entries" / "4.beir").read_text() == "Coffee\n\n"
+
+
+@pytest.mark.parametrize("key", [True, 1.5, None, [], ""])
+def test_other_ids_are_refused(tmp_path: Path, key: object) -> None:
+    folder = make_folder(tmp_path / "n", queries=[*QUERIES, {"_id": key, "text": "tea"}])
+    with pytest.raises(QuestionError, match=r"queries\.jsonl"):
+        beir_questions(folder, "test")
+
+
+@pytest.mark.parametrize("first", ["q1", 1])
+def test_the_same_query_twice_is_an_error(tmp_path: Path, first: object) -> None:
+    queries = [{"_id": first, "text": "green teas"}, {"_id": str(first), "text": "coffee"}]
+    with pytest.raises(QuestionError, match=f"query 2: the `_id` '{first}'"):
+        beir_questions(make_folder(tmp_path / "n", queries=queries), "test")
+
+
+def test_long_ids_have_files_of_their_own(tmp_path: Path) -> None:
+    long = ["第三章" * 40, "第三章" * 40 + "x", "x" * 300, "." * 251, "é" * 41 + "a"]
+    names = [entry_source(key) for key in long]
+    assert len(set(names)) == len(long)
+    assert all(len(name.encode()) <= 255 for name in names)
+    assert entry_id(entry_source("é" * 41)) == "é" * 41  # 246 bytes need no digest
+    assert all(entry_id(name) == name.removesuffix(".beir") for name in names[:4])
+    entries = [{"_id": key, "text": f"topic{place}"} for place, key in enumerate(long)]
+    queries = [{"_id": f"q{place}", "text": f"topic{place}"} for place in range(len(long))]
+    qrels = [f"q{place}\t{key}\t1" for place, key in enumerate(long)]
+    folder = make_folder(tmp_path / "n", entries, queries, qrels)
+    run = tmp_path / "theirs.run"
+    run.write_text("".join(f"q{place} Q0 {key} 1 1 t\n" for place, key in enumerate(long)))
+    flags = ("--data-dir", tmp_path / "data", "--reports", tmp_path / "reports", "-m", "Success@1", "--quiet")
+    result = invoke("beir", "run", folder, "--predictor", "bm25", "--predictor", f"trec:{run}", *flags)
+    assert result.exit_code == 0, result.output
+    [directory] = (tmp_path / "reports").iterdir()
+    found = Run.load(directory)
+    for predictor in found.scores.predictors:
+        assert found.scores.average(predictor, named_measure("strict_hit@1")) == 1.0, predictor
+
+
+IDS = [
+    "a b",
+    "a%20b",
+    "a%2520b",
+    "a%252520b",
+    "a%20 b",
+    "a\tb",
+    "a%09b",
+    "%",
+    "%25",
+    "50%",
+    "a%C2%85b",
+    "a\x85b",
+]
+
+
+def test_different_ids_stay_different_in_exported_files() -> None:
+    tokens = [trec_token(key) for key in IDS]
+    assert len(set(tokens)) == len(IDS)
+    assert not any(len(token.split()) != 1 for token in tokens)
+    assert [trec_token(key) for key in ("%", "%25", "50%", "wiki/C%2B%2B")] == [
+        "%",
+        "%25",
+        "50%",
+        "wiki/C%2B%2B",
+    ]
+
+
+@given(st.lists(st.text(st.sampled_from("a %250\t"), min_size=1), unique=True, max_size=20))
+def test_any_different_ids_stay_different(keys: list[str]) -> None:
+    assert len({trec_token(key) for key in keys}) == len(keys)
 
 
 def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:

@@ -118,9 +118,8 @@ class Returning:
         ([passage("a.md", 5, 4)], "lines 5..4 are not a valid span"),
         ([passage("a.md", 0, 4)], "lines 0..4 are not a valid span"),
         ([passage("a.md", "one", 4)], "invalid literal"),
-        ([Passage(text="tea", score=float("nan"))], "score"),
         ([Passage(text="tea", source=Path("a.md"))], "its source is PosixPath"),
-        ([passage("a.md", 1, 4, score=float("nan"))], "score"),
+        ([passage("a.md", 1, 4, score="high")], "float"),
         ([passage("a.md", 1, 4, score=None)], "float"),
         ([passage(Path("a.md"), 1, 4)], ""),
         ([passage("a\ud800.md", 1, 4)], "surrogates"),
@@ -131,6 +130,19 @@ def test_a_hit_that_cannot_be_stored_ends_the_run_with_an_error(returned: object
     with pytest.raises(UsageError, match="retrieve\\(\\) returned") as caught:
         ClassPredictor("own", Returning(returned)).predict(QUESTION, 5)
     assert reason in caught.value.message
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -float("inf"), np.float32("nan")])
+def test_the_rank_counts_where_a_score_is_not_finite(score: float) -> None:
+    own = [
+        Passage(text="tea", score=score),
+        msgspec.structs.replace(passage("a.md", 1, 4, score=score), distance=float("nan")),
+        passage("a.md", 5, 6, score=np.float64(9)),
+    ]
+    first, second, third = ClassPredictor("own", Returning(own)).predict(QUESTION, 5).hits
+    assert (first.text, first.score) == ("tea", 1.0)
+    assert (second.line_start, second.score, second.distance) == (1, 0.5, None)
+    assert (third.line_start, third.score) == (5, 9.0)
 
 
 def test_a_hit_with_a_huge_line_number_fails_only_its_question(endpoint: Endpoint) -> None:

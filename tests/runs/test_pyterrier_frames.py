@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import ir_measures
+import numpy as np
 import pandas as pd
 import pytest
 from support.beir_folders import beir_folder
@@ -138,6 +140,35 @@ def test_a_results_frame_is_ordered_only_by_its_scores() -> None:
 def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]], message: str) -> None:
     with pytest.raises(RunError, match=message):
         read_results(pd.DataFrame(frame), "ours")
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, pd.NaT], ids=str)
+def test_missing_text_is_empty_and_numbers_are_whole(tmp_path: Path, missing: object) -> None:
+    documents = pd.DataFrame(
+        {"docno": [10, 11.0], "title": [missing, 1984.0], "text": ["green tea", missing]}
+    )
+    topics = pd.DataFrame({"qid": [1.0], "query": ["nan bread"]})
+    qrels = pd.DataFrame({"qid": [1], "docno": [10.0], "label": [1.0]})
+    folder = library.beir_from_frames(tmp_path / "set", documents, topics, qrels)
+    assert [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()] == [
+        {"_id": "10", "title": "", "text": "green tea"},
+        {"_id": "11", "title": "1984", "text": ""},
+    ]
+    assert json.loads((folder / "queries.jsonl").read_text())["_id"] == "1"
+    assert (folder / "qrels" / "test.tsv").read_text().splitlines()[1:] == ["1\t10\t1"]
+
+
+@pytest.mark.parametrize(
+    "key", [None, float("nan"), pd.NA, 1.5, True, np.bool_(True), " ", float("inf"), b"d"], ids=repr
+)
+@pytest.mark.parametrize("column", ["qid", "docno"])
+def test_an_id_that_is_no_text_or_whole_number_is_refused_with_its_row(column: str, key: object) -> None:
+    frame = pd.DataFrame({"qid": [1, 2], "docno": [10, 11], "score": [1, 2], "label": [1, 1]}).astype(object)
+    frame.loc[1, column] = key
+    with pytest.raises(RunError, match=r"ours, row 1: .* is not an id"):
+        read_results(frame, "ours")
+    with pytest.raises(RunError, match=r"qrels, row 1: .* is not an id"):
+        read_qrels_frame(frame)
 
 
 @pytest.mark.parametrize(

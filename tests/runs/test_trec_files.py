@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import ir_measures
@@ -148,6 +149,66 @@ def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
 def test_invalid_run_lines_are_reported(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_trec(write(tmp_path / "run", *lines))
+
+
+NO_HEADER = ["q1\td1\t1.0", "q2\td2\t1.0"]
+FOUR = ["1\t0\td1\t1", "2\t0\td2\t2"]
+BEIR_HEADER = "query-id\tcorpus-id\tscore"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "expected"),
+    [
+        ("a.tsv", NO_HEADER, {"q1": {"d1": 1}, "q2": {"d2": 1}}),
+        ("a.tsv", [BEIR_HEADER, *NO_HEADER], {"q1": {"d1": 1}, "q2": {"d2": 1}}),
+        ("a.tsv", ["qid\tdocid\trel", "q 1\td 1\t-1"], {"q 1": {"d 1": -1}}),
+        ("a.tsv", ["q1\td1\t+1", "q2\td2\t1e0"], {"q1": {"d1": 1}, "q2": {"d2": 1}}),
+        ("a.tsv", FOUR, {"1": {"d1": 1}, "2": {"d2": 2}}),
+        ("a.tsv", ["topic\titeration\tdocument\tRelevance", *FOUR], {"1": {"d1": 1}, "2": {"d2": 2}}),
+        ("a.tsv", ["1 0 d1 1"], {"1": {"d1": 1}}),
+        ("a.txt", FOUR, {"1": {"d1": 1}, "2": {"d2": 2}}),
+        ("a.tsv.gz", FOUR, {"1": {"d1": 1}, "2": {"d2": 2}}),
+    ],
+)
+def test_qrels_of_other_collections_are_read(
+    tmp_path: Path, name: str, lines: list[str], expected: dict[str, dict[str, int]]
+) -> None:
+    assert read_qrels(write(tmp_path / name, *lines)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("a.tsv", ["q1\td1\tyes"], ":1: 'yes' is not a whole number"),
+        ("a.tsv", ["q1\td1\t1", BEIR_HEADER], ":2: 'score' is not a whole number"),
+        ("a.tsv", [NO_HEADER[0], FOUR[0]], ":2: the line has 4 columns"),
+        ("a.txt", ["q1 d1 1"], ":1: the line has 3 columns"),
+    ],
+)
+def test_other_qrels_lines_are_refused(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
+    with pytest.raises(BranchRankError, match=message):
+        read_qrels(write(tmp_path / name, *lines))
+
+
+def test_runs_of_ms_marco_are_read(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.dev.tsv", "1\td9\t1", "1\td1\t2", "2\td2\t1", "2\td3\t10")
+    assert read_trec(run) == {"1": {"d9": -1, "d1": -2}, "2": {"d2": -1, "d3": -10}}
+    [scored] = score_trec([run], write(tmp_path / "qrels.dev.tsv", *FOUR), ["RR"])
+    assert scored.by_query == {"RR": {"1": 0.5, "2": 1.0}}
+    for wrong in ("0.5", "0", "-1", "high"):
+        with pytest.raises(BranchRankError, match=f":1: '{wrong}' is not a rank"):
+            read_trec(write(tmp_path / "wrong.tsv", f"1\td9\t{wrong}"))
+
+
+def test_compressed_runs_have_the_names_of_their_files(tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.txt.gz"
+    qrels.write_bytes(gzip.compress(b"q1 0 d1 1\nq2 0 d2 1\n"))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.run.gz").write_bytes(gzip.compress(b"q1 Q0 d1 1 2 t\nq2 Q0 d2 1 2 t\n"))
+    result = invoke("compare-trec", qrels, tmp_path / "a.run.gz", tmp_path / "b.run.gz", "-m", "RR")
+    assert result.exit_code == 0, result.output
+    rows = [line.split()[:2] for line in result.output.splitlines() if line[:2] in ("a ", "b ")]
+    assert rows[:2] == [["a", "1.0000"], ["b", "1.0000"]]
 
 
 def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class _Retriever(Retriever):
         return Answer(
             hits=[
                 passage(
-                    str(row.get("text", "")),
+                    row["text"] if isinstance(row.get("text"), str) else "",
                     {**row, "docno": _PASSAGE.sub("", str(row.get("docno", "")))},
                     rank,
                     score=row.get("score"),

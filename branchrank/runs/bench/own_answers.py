@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -29,12 +30,12 @@ def answer_of(returned: Any) -> Answer:
     if not isinstance(found, Iterable) or isinstance(found, str):
         raise wrong(f"{type(found).__name__}, not a list of branchrank.core.records.Hit")
     hits: list[Hit | Passage] = []
-    for hit in islice(found, MOST_HITS + 1):
+    for rank, hit in enumerate(islice(found, MOST_HITS + 1), start=1):
         passage = Passage(text=hit) if isinstance(hit, str) else hit
         if not isinstance(passage, Hit | Passage):
             raise wrong(f"{type(hit).__name__}, not branchrank.core.records.Hit or Passage")
         try:
-            hits.append(checked_hit(passage))
+            hits.append(checked_hit(passage, rank))
         except (TypeError, ValueError) as error:
             raise wrong(f"an invalid hit: {error}") from error
     if len(hits) > MOST_HITS:
@@ -46,22 +47,24 @@ def answer_of(returned: Any) -> Answer:
     return Answer(hits=hits, calls=uses)
 
 
-def checked_hit(hit: Hit | Passage) -> Hit | Passage:
+def checked_hit(hit: Hit | Passage, rank: int) -> Hit | Passage:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
-    A passage becomes a hit if it names its source and lines, and a hit without lines becomes a passage.
-    Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError``, which makes only the
-    current question fail, for a line number larger than ``MOST_LINES``.
+    A score that is not finite is replaced by ``1 / rank``. A passage becomes a hit if it names its source and
+    lines, and a hit without lines becomes a passage. Raises ``ValueError`` or ``TypeError`` for an invalid
+    hit. Raises ``OverflowError``, which makes only the current question fail, for a line number larger than
+    ``MOST_LINES``.
     """
     for name in ("id", "text", "plain"):
         if not isinstance(getattr(hit, name, ""), str):
             raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
     if not isinstance(hit.source, str) and not (hit.source is None and isinstance(hit, Passage)):
         raise TypeError(f"its source is {type(hit.source).__name__}, not str")
-    first, last = hit.line_start, hit.line_end
+    first, last, score = hit.line_start, hit.line_end, float(hit.score)
+    score = score if math.isfinite(score) else 1 / rank
     if hit.source is None or first is None or last is None:
         known = {name: getattr(hit, name) for name in Passage.__struct_fields__}
-        return msgspec.json.decode(msgspec.json.encode(known | {"score": float(hit.score)}), type=Passage)
+        return msgspec.json.decode(msgspec.json.encode(known | {"score": score}), type=Passage)
     if isinstance(hit, Passage):
         hit = Hit(
             id=hit.id, source=hit.source, line_start=first, line_end=last, text=hit.text, score=hit.score
@@ -70,8 +73,8 @@ def checked_hit(hit: Hit | Passage) -> Hit | Passage:
         hit,
         line_start=int(hit.line_start),
         line_end=int(hit.line_end),
-        score=float(hit.score),
-        distance=None if hit.distance is None else float(hit.distance),
+        score=score,
+        distance=None if hit.distance is None or math.isnan(hit.distance) else float(hit.distance),
     )
     checked = msgspec.json.decode(msgspec.json.encode(plain), type=Hit)
     if not 1 <= checked.line_start <= checked.line_end:

@@ -330,7 +330,7 @@ class ApiPredictor(Untraced):
         except (HTTPError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
-            return [checked_hit(hit) for hit in answer], ()
+            return [checked_hit(hit, rank) for rank, hit in enumerate(answer, start=1)], ()
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
 

@@ -21,6 +21,7 @@ import numpy as np
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import NOT_REPORTED, Hit, LLMUse, Passage, Question, Span
+from branchrank.documents.ir_collections import entry_source
 from branchrank.documents.reading import document_lines
 from branchrank.index.reader import Index
 from branchrank.runs.bench.predictors import Untraced
@@ -100,9 +101,12 @@ class TrecPredictor(Untraced):
 
     def _span(self, key: str) -> Span | None:
         """Return the lines that an id names, or ``None`` if it names nothing in the corpus."""
+        from branchrank.runs.exchange import document_id
+
         for name in dict.fromkeys((key, unquote(key))):
             place = _SPAN.fullmatch(name)
-            source = self._sources.get(place["source"] if place else name)
+            given = place["source"] if place else name
+            source = self._sources.get(given) or self._sources.get(document_id(entry_source(given)))
             lines = len(document_lines(self._corpus, source)) if source else 0
             start, end = (int(place["start"]), int(place["end"])) if place else (1, lines)
             if source and start <= end <= lines:
