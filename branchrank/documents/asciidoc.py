@@ -86,7 +86,6 @@ class _Scanner(AsciidocInline):
                 self.text_line(line)
             self.at += 1
         self.end_paragraph()
-        self.references = [*map(self.by_title, self.references)]
 
     def title_line(self, line: str) -> bool:
         """Read a section title that starts at this line."""
@@ -134,8 +133,6 @@ class _Scanner(AsciidocInline):
             above = self.blocks[-1].line_end if self.blocks else 0
             start = min((label.line for label in self.targets if label.line > above), default=first)
             self.headings.append(Heading(level, title, start, last + 1, names))
-            if names:
-                self.ids.setdefault(title, names[0])
         self.start_block()
         self.at = last
 

@@ -16,8 +16,6 @@ from collections import Counter
 from functools import partial
 from unicodedata import category
 
-from msgspec.structs import replace
-
 from branchrank.documents.document import Findings, LinkTarget, Reference
 from branchrank.documents.markdown_text import ABSOLUTE, MAX_INLINE
 
@@ -51,14 +49,13 @@ _MARKS = [
 class AsciidocInline(Findings):
     """Reads the inline markup of the file ``source``.
 
-    ``names`` contains the names of the labels, and ``ids`` the id of each section title.
+    ``names`` contains the names of the labels.
     """
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self.module = _MODULE.match(source)
         self.names: set[str] = set()
-        self.ids: dict[str, str] = {}
         self.id_parts = {"idprefix": "_", "idseparator": "_"}
         self.repeats: Counter[str] = Counter()
 
@@ -122,13 +119,9 @@ class AsciidocInline(Findings):
             for each in _REPLACED.sub("", title).lower()
             if each in " .-_" or each.isalnum() or category(each)[0] == "M"
         )
-        if separator:
-            name = re.sub(rf"[ .\-{re.escape(separator)}]+", lambda _: separator, name)
-            name = name.removesuffix(separator)
-            name = name if prefix else name.removeprefix(separator)
-        else:
-            name = name.replace(" ", "")
-        unique = name
+        run = rf"[ .\-{re.escape(separator)}]+" if separator else " "
+        name = re.sub(run, lambda _: separator, name).removesuffix(separator)
+        name = unique = name if prefix else name.removeprefix(separator)
         while unique in self.names:
             self.repeats[name] += 1
             unique = f"{name}{separator}{self.repeats[name] + 1}"
@@ -138,10 +131,3 @@ class AsciidocInline(Findings):
         self.labels.append(LinkTarget(name=name, line=line, derived=derived))
         self.names.add(name)
         return self.labels[-1]
-
-    def by_title(self, reference: Reference) -> Reference:
-        """Replace a target that is the title of a section with the id of the section."""
-        name = reference.target[1:]
-        if not reference.target.startswith("#") or name in self.names or name not in self.ids:
-            return reference
-        return replace(reference, target=f"#{self.ids[name]}")

@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any, Literal
 from urllib.parse import quote
 
-import msgspec
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.languages import get_language
@@ -80,21 +79,6 @@ class InlineReader:
         self._targets = targets
         self._growth = growth
         self.references: list[Reference] = []
-        self._named: dict[int, str] = {}
-
-    def resolved(self, anchors: Mapping[str, str]) -> list[Reference]:
-        """Return the references. ``anchors`` maps the names of labels and titles in the file to anchors.
-
-        References by another name are left out.
-        """
-        found = []
-        for number, reference in enumerate(self.references):
-            name = self._named.get(number)
-            if name is None:
-                found.append(reference)
-            elif name in anchors:
-                found.append(msgspec.structs.replace(reference, target=f"#{quote(anchors[name])}"))
-        return found
 
     def read(self, text: str, line: int) -> str:
         """Convert inline RST that starts at ``line`` to readable text with the same line breaks."""
@@ -129,8 +113,6 @@ class InlineReader:
         target = self._target(node)
         if target is not None:
             role, name = target
-            if role == "name":
-                role, self._named[len(self.references)] = "link", name
             self.references.append(Reference(role=role, text=" ".join(text.split()), target=name, line=line))
         return text
 
@@ -142,7 +124,7 @@ class InlineReader:
         self._growth -= growth
         return replacement
 
-    def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link", "name"], str] | None:
+    def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link"], str] | None:
         role = node.get("role")
         if role in ("ref", "doc"):
             return ("ref" if role == "ref" else "doc"), node["target"]
@@ -150,9 +132,11 @@ class InlineReader:
             return None
         name = node.get("refname", "")
         uri = node.get("refuri") or self._targets.get(name)
-        if not uri:
-            return ("name", name) if name else None
-        return None if _EXTERNAL.match(uri) else ("link", uri)
+        if not uri and node.rawsource.startswith("`"):
+            uri = f"#{quote(name)}"  # a label or a title
+        if not uri or _EXTERNAL.match(uri):
+            return None
+        return "link", uri
 
 
 class _Inliner(Inliner):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader, slug
+from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader
 from branchrank.documents.markdown_text import html_text
 from branchrank.documents.rst_directives import (
     PAGE_FIELDS,
@@ -77,6 +77,7 @@ class Scanner(Findings):
         self._indents = [len(line) - len(line.lstrip()) for line in self.lines]
         growth = max(_FREE_GROWTH, sum(len(line) + 1 for line in lines))
         self.inline = InlineReader(source, substitutions, targets, growth=growth)
+        self.references = self.inline.references
         self._styles: list[str] = []
         self._pending: list[_Anchor] = []
         self._tables_end_before = len(self.lines)
@@ -91,8 +92,6 @@ class Scanner(Findings):
             else:
                 position += 1
         self._settle(len(self._pending))
-        names = {normalize_name(heading.title): slug(heading.title) for heading in reversed(self.headings)}
-        self.references = self.inline.resolved(names | {label.name: label.name for label in self.labels})
 
     # -- Methods that read one construct, and return the position after the construct.
 

@@ -14,7 +14,8 @@
 6. A path in AsciiDoc can also be relative to a folder above the page's folder, as in Antora, where paths are
    relative to the pages of a module.
 7. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
-   ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST.
+   ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST. ``#title`` alone can be
+   a heading's title, which reStructuredText and AsciiDoc refer to.
 """
 
 from __future__ import annotations
@@ -117,9 +118,11 @@ class Links:
             return Target(page, 0)
         name = _label(unquote(url.fragment))
         labeled = self._labels.get(name, {})
-        if not url.path and (page, name) not in self._anchors and len(labeled) == 1 and _is_markdown(page):
+        if url.path or (page, name) in self._anchors:
+            return self._anchors[page, name]
+        if len(labeled) == 1 and _is_markdown(page):
             return next(iter(labeled.values()))
-        return self._anchors[page, name]
+        return self._anchors[page, slug(name)]
 
     def section(self, target: Target) -> Section:
         """Return the target's section. If the target is a page, return the first section on the page."""
