@@ -359,7 +359,8 @@ class Workspace(Closing):
         ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
         :class:`~branchrank.core.errors.QuestionError` if the file has no answerable question.
         """
-        from branchrank.index.embedding import calibrate, nearest_distances
+        from branchrank.index.embedding import calibrate, nearest
+        from branchrank.index.stores.vectors import squared_distance
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
         path = self._folder.questions_path if questions is None else arguments.path("questions", questions)
@@ -369,8 +370,8 @@ class Workspace(Closing):
                 f"{path} has no answerable question",
                 remedy=Remedy("choose another file with {}", "--questions"),
             )
-        distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
-        return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
+        best = nearest(self.index.vectors, map(self.index.embedder.embed_query, asked))
+        return calibrate(map(squared_distance, best), self.settings.part(GrepSettings).vector_score_threshold)
 
     @property
     def data_dir(self) -> Path:

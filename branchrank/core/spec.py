@@ -220,6 +220,11 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.branches[0].fused_unit
 
     @property
+    def adds_scores(self) -> bool:
+        """Whether a branch's scores are added to other scores, or clipped to 0..1."""
+        return self.fuse.method == "score" or self.fuse.unit_interval or self.rescore.method != "none"
+
+    @property
     def reranks(self) -> bool:
         """Whether a reranker is run. A reranker with weight 0 is skipped."""
         return self.rerank.method != "none" and self.rerank.fusion_weight > 0

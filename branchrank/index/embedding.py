@@ -1,4 +1,4 @@
-"""Compute the vectors and token vectors of an index's chunks, and the distance threshold of its model.
+"""Compute an index's vectors and token vectors, the spread of its similarities and its distance threshold.
 
 1. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. A text that
    has a vector in the cache is not embedded again.
@@ -12,9 +12,13 @@
    and its nearest chunk is at or above the threshold, vector search returns no chunks for the query. With the
    suggested threshold, at least 95% of the queries keep their nearest chunk.
 4. A build uses a seeded random sample of section titles as probe queries, because titles and users' questions
-   have similar distances to their nearest chunks. If more than half of the probe queries return no chunks at
-   the default threshold, the index stores the suggested threshold. A system uses the stored threshold if the
-   system's distance threshold is set to ``calibrated``.
+   have similar distances to their nearest chunks. If less than 95% of the probe queries keep their nearest
+   chunk at the default threshold, the index stores the suggested threshold. A system uses the stored
+   threshold if the system's distance threshold is set to ``calibrated``.
+5. The similarities of some models lie in 0.7..0.9, those of others in 0..0.8. The index therefore stores the
+   mean and the standard deviation of the similarities between the probe queries and a seeded random sample of
+   chunks. A similarity that is added to another score, or compared with the default threshold, is first
+   converted to the scale of the default model (:class:`~branchrank.index.manifest.Spread`).
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from branchrank.core.errors import ArtifactError
 from branchrank.core.execution import Executor
@@ -39,8 +44,16 @@ from branchrank.index.embedders.cache import BATCH, cache_keys, cached_documents
 from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder
 from branchrank.index.embedders.protocol import Embedder, Vectors
 from branchrank.index.generations import CHUNKS, MANIFEST
-from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record
-from branchrank.index.maxsim import TokenPrecision, TokenVectors, quantize
+from branchrank.index.manifest import (
+    COSINE_SCALE,
+    MAXSIM_SCALE,
+    DistanceCalibration,
+    Manifest,
+    Spread,
+    check_digests,
+    read_record,
+)
+from branchrank.index.maxsim import TokenPrecision, TokenVectors, maxsim, quantize
 from branchrank.index.reader import TOKENS
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.stores.analyzer import embedded_text
@@ -56,7 +69,11 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 #: With ``token_vectors = "auto"``, an index whose token vectors may need more bytes has none.
 AUTO_BYTES = 2_000_000_000
 COVERAGE = 0.95
+#: The number of probe queries and chunks whose vectors are compared, and whose token vectors are compared.
 PROBES = 100
+TOKEN_PROBES = 32
+#: Similarities with a smaller standard deviation differ only by rounding.
+LEAST_DEVIATION = 1e-6
 
 
 def wanted_tokens(
@@ -111,15 +128,59 @@ def embed_chunks(
     return matrix, embedded
 
 
-def measure_distance(
-    workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, nodes: RecordsFile[Node]
-) -> DistanceCalibration:
-    """Calibrate the distance threshold with a sample of the nodes' titles as probe queries."""
+class Measured(Record, frozen=True, kw_only=True):
+    """The measurements that a build stores in the manifest."""
+
+    distance: DistanceCalibration = DistanceCalibration()
+    cosines: Spread = COSINE_SCALE
+    maxsims: Spread = MAXSIM_SCALE
+
+
+def measure_similarities(
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    exact: ExactVectors,
+    records: tuple[RecordsFile[Chunk], RecordsFile[Node]],
+    tokens: tuple[Path, TokenPrecision | None],
+) -> Measured:
+    """Measure the similarities between probe queries, which are titles of nodes, and a sample of the chunks.
+
+    ``tokens`` is the path and the number format of the file with the chunks' token vectors. If there is no
+    file, those of the sample are computed.
+    """
     if embedder.identity.name == NONE:
-        return DistanceCalibration()
+        return Measured()
+    chunks, probes = records[0], probe_queries(records[1].stream())
+    draw = random.Random(SEED)  # noqa: S311 - a seeded draw
+    drawn = chunks.ids.take(draw.sample(range(len(chunks)), min(PROBES, len(chunks))))
     with contextlib.closing(workspace.open_cache()) as cache:
-        embed = partial(cached_query, embedder, cache)
-        return distance_calibration(nearest_distances(exact, embed, probe_queries(nodes.stream())))
+        queries = [cached_query(embedder, cache, probe) for probe in probes]
+    cosines = spread([exact.scores(query, drawn) for query in queries], COSINE_SCALE)
+    distances = (squared_distance(cosines.convert(best, COSINE_SCALE)) for best in nearest(exact, queries))
+    distance = distance_calibration(distances)
+    own = squared_distance(COSINE_SCALE.convert(1 - distance.threshold / 2, cosines))
+    measured = Measured(distance=replace(distance, threshold=round(own, 6)), cosines=cosines)
+    if not gives_tokens(embedder):
+        return measured
+    model, (path, precision) = token_embedder(embedder, workspace.index_settings.embedder), tokens
+    if precision is not None:
+        kept = TokenFile(path, chunks.ids, precision)
+        documents = [kept.vectors(key) for key in drawn[:TOKEN_PROBES]]
+    else:
+        with contextlib.closing(workspace.open_token_cache()) as cached:
+            texts = [embedded_text(chunks[key]) for key in drawn[:TOKEN_PROBES]]
+            documents = cached.document_tokens(model, texts)
+    asked = (model.embed_query_and_tokens(probe).tokens for probe in probes[:TOKEN_PROBES])
+    scores = [maxsim(quantize(rows, precision or "int8"), documents) for rows in asked]
+    return replace(measured, maxsims=spread(scores, MAXSIM_SCALE))
+
+
+def spread(scores: Sequence[NDArray[np.float64]], scale: Spread) -> Spread:
+    """Return the spread of similarities, or ``scale`` if all similarities are the same."""
+    mean, deviation = float(np.mean(scores)), float(np.std(scores))
+    if deviation < LEAST_DEVIATION:
+        return scale
+    return Spread(mean=round(mean, 9), deviation=round(deviation, 9))
 
 
 def keep_token_vectors(
@@ -211,11 +272,9 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     )
 
 
-def nearest_distances(
-    vectors: ExactVectors, embed: Callable[[str], Vectors], queries: Iterable[str]
-) -> list[float]:
-    """Return the distance between each query and its nearest chunk. ``vectors`` must not be empty."""
-    return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
+def nearest(vectors: ExactVectors, queries: Iterable[Vectors]) -> Iterator[float]:
+    """Yield the cosine of each query's vector and its nearest chunk. ``vectors`` must not be empty."""
+    return (vectors.search(query, 1)[0].score for query in queries)
 
 
 def probe_queries(nodes: Iterable[Node]) -> list[str]:
@@ -226,11 +285,10 @@ def probe_queries(nodes: Iterable[Node]) -> list[str]:
 
 
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
-    """Return the calibration that a build stores, computed from the distances of the probe queries."""
+    """Return the calibration of a build, from the distances of the probe queries on the scale of cosines."""
     found = calibrate(distances)
-    empties = 2 * found.losing > len(found.best)
     return DistanceCalibration(
         probes=len(found.best),
         losing=found.losing,
-        threshold=found.suggested if empties else DISTANCE_THRESHOLD,
+        threshold=max(DISTANCE_THRESHOLD, found.suggested),
     )

@@ -8,7 +8,8 @@
 4. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. Texts that
    were embedded in step 3 or are in the cache are not embedded again. With the cache, an interrupted build
    can be resumed, and a later build embeds only changed documents.
-5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.embedding`).
+5. The spread of the similarities and the distance threshold for the model are measured with probe queries
+   (:mod:`branchrank.index.embedding`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
 7. The workspace's links are created, and the generation is flushed to disk. A single rename makes the new
    generation the current one. Generations older than the previous one are deleted.
@@ -42,13 +43,18 @@ from branchrank.documents.navigation import navigation_digest
 from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
-from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance, wanted_tokens
+from branchrank.index.embedding import (
+    Measured,
+    embed_chunks,
+    keep_token_vectors,
+    measure_similarities,
+    wanted_tokens,
+)
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, build_lock
 from branchrank.index.indexed_documents import MODIFIED, write_documents
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
-    DistanceCalibration,
     Manifest,
     file_digests,
     read_record,
@@ -155,15 +161,9 @@ class _Build:
         """Write all files of a new generation, which has its chunks and nodes."""
         workspace, embedder = self.workspace, self.embedder
         chunks, nodes = contents.chunks, contents.nodes
+        tokens = generation / TOKENS, self.settings.token_precision
         with self.timed("tokens"):
-            vectors = keep_token_vectors(
-                workspace,
-                embedder,
-                executor,
-                chunks,
-                (generation / TOKENS, self.settings.token_precision),
-                self.progress,
-            )
+            vectors = keep_token_vectors(workspace, embedder, executor, chunks, tokens, self.progress)
         if vectors and workspace.index_settings.chooses_tokens:
             size = (generation / TOKENS).stat().st_size / 1e6
             workspace.notify(
@@ -175,7 +175,7 @@ class _Build:
             matrix, embedded = embed_chunks(workspace, embedder, executor, chunks, known, self.progress)
         with self.timed("calibrate"):
             exact = ExactVectors(chunks.ids, matrix)
-            distance = measure_distance(workspace, embedder, exact, nodes)
+            measured = measure_similarities(workspace, embedder, exact, (chunks, nodes), tokens)
         collection = self.store(generation, contents, exact)
         of_documents = {document.source: document.digest for document in contents.corpus.documents}
         write_texts(generation, contents.texts)
@@ -186,7 +186,7 @@ class _Build:
             for name in (MODIFIED, f"{CHROMA}/chroma.sqlite3"):
                 digests.pop(name, None)
             chroma_digests = {name: digests.pop(name) for name in [*digests] if name.startswith(f"{CHROMA}/")}
-            manifest = self.manifest(contents, digests, distance)
+            manifest = self.manifest(contents, digests, measured)
             write_record(generation / MANIFEST, manifest)
         with storage_errors(generation):
             write_stamps(generation, [MANIFEST, *digests, *chroma_digests])
@@ -233,9 +233,7 @@ class _Build:
         settings = self.workspace.bm25_settings
         Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
 
-    def manifest(
-        self, contents: Contents, digests: dict[str, str], distance: DistanceCalibration
-    ) -> Manifest:
+    def manifest(self, contents: Contents, digests: dict[str, str], measured: Measured) -> Manifest:
         """Return the manifest of a generation with these contents and files' digests."""
         workspace = self.workspace
         return Manifest(
@@ -253,8 +251,10 @@ class _Build:
             chunks=len(contents.chunks),
             nodes=len(contents.nodes),
             digests=digests,
-            distance=distance,
             chunker=chunker_version(self.settings.chunker),
+            distance=measured.distance,
+            cosines=measured.cosines,
+            maxsims=measured.maxsims,
         )
 
 

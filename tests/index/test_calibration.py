@@ -16,14 +16,16 @@ DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
 
 
 @given(DISTANCES)
-def test_the_default_is_kept_unless_it_empties_the_branch_for_most_probes(distances: list[float]) -> None:
+def test_the_default_is_kept_unless_it_empties_the_branch_for_1_of_20_probes(
+    distances: list[float],
+) -> None:
     found = distance_calibration(distances)
     losing = sum(distance >= 0.5 for distance in distances)
     assert (found.probes, found.losing) == (len(distances), losing)
-    if 2 * losing <= len(distances):
-        assert (found.threshold, found.words) == (0.5, "")
+    if 20 * losing <= len(distances) and found.threshold == 0.5:
+        assert found.words == ""
     else:
-        assert found.threshold == calibrate(distances).suggested
+        assert found.threshold == calibrate(distances).suggested >= 0.5
         assert f"{losing} of {len(distances)} probe queries" in found.words
 
 

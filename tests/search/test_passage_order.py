@@ -15,6 +15,7 @@ from branchrank.core.records import Retrieval, StageTrace
 from branchrank.core.settings import LLMSettings
 from branchrank.core.settings.fields import with_values
 from branchrank.core.spec import Branch, LLMEndpoint, Rerank, System
+from branchrank.index.manifest import COSINE_SCALE
 from branchrank.search.llm.session import LLMSession
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
@@ -98,7 +99,9 @@ def test_scores_order_all_passages_by_cosine_and_bm25(engine: Engine, query: str
     words = dict(zip(index.bm25_chunks.ids, index.bm25_chunks.scores(query).tolist(), strict=True))
     best = max(words[chunk] for chunk in chunks)
     expected = {
-        chunk: float(index.vectors.vector(chunk).astype(np.float64) @ vector)
+        chunk: index.manifest.cosines.convert(
+            float(index.vectors.vector(chunk).astype(np.float64) @ vector), COSINE_SCALE
+        )
         + (0.5 * words[chunk] / best if best else 0.0)
         for chunk in chunks
     }

@@ -12,6 +12,7 @@ from support.worlds import QUERIES, make_index
 from branchrank.core.records import Scored
 from branchrank.core.settings.fields import with_values
 from branchrank.core.spec import System
+from branchrank.index.manifest import COSINE_SCALE
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
 
@@ -42,7 +43,7 @@ def fused(engine: Engine, system: System, query: str, k: int = 5) -> dict[str, f
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_score_is_the_cosine_and_half_the_share_of_the_best_bm25(engine: Engine, query: str) -> None:
+def test_the_score_is_the_scaled_cosine_and_half_the_share_of_bm25(engine: Engine, query: str) -> None:
     index = engine.index
     vector = index.embedder.embed_query(query).astype(np.float64)
     words = dict(zip(index.bm25_chunks.ids, index.bm25_chunks.scores(query).tolist(), strict=True))
@@ -52,7 +53,8 @@ def test_the_score_is_the_cosine_and_half_the_share_of_the_best_bm25(engine: Eng
     best = max(words.values())
     for key, score in found.items():
         cosine = float(index.vectors.vector(key).astype(np.float64) @ vector)
-        assert score == pytest.approx(cosine + (0.5 * words[key] / best if best else 0.0), abs=1e-6)
+        scaled = index.manifest.cosines.convert(cosine, COSINE_SCALE)
+        assert score == pytest.approx(scaled + (0.5 * words[key] / best if best else 0.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -7,9 +7,10 @@ The evidence of a node is computed from the best chunks of a vector search (the 
    span.
 2. A chunk that does not overlap any node's own span counts towards the node of the chunk's file.
 3. A node's evidence is the score ``0.6 * proximity + 0.3 * rank + 0.1 * count``, which is between 0 and 1.
-4. ``proximity`` is the largest cosine similarity between the query and the node's chunks. A negative
-   similarity counts as 0. ``rank`` is ``11 / (r + 10)``, where ``r`` is the best rank of the node's chunks.
-   ``count`` is ``1 - 1 / n``, where ``n`` is the number of the node's chunks in the shortlist.
+4. ``proximity`` is the largest cosine similarity between the query and the node's chunks, on the scale that
+   all models share. A negative similarity counts as 0. ``rank`` is ``11 / (r + 10)``, where ``r`` is the best
+   rank of the node's chunks. ``count`` is ``1 - 1 / n``, where ``n`` is the number of the node's chunks in
+   the shortlist.
 
 The expansion gives the neighbors of a found node a share of the node's score.
 

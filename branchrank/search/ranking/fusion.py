@@ -10,10 +10,11 @@
 
 The function ``score`` computes a convex combination with theoretical minima (Bruch, Gai & Ingber, TOIS 2023).
 With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the lowest
-score among the query's candidates. Cosines are used unchanged, because their scale is the same for all
-queries. BM25 scores have no upper bound, so they are divided by the best BM25 score for the query. The fused
-score for a candidate ``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense``
-and ``w_bm25`` are the weights of the two branches.
+score among the query's candidates. Cosines are on the same scale for all queries, and the caller has
+converted them to the scale of the default model (:class:`~branchrank.index.manifest.Spread`). BM25 scores
+have no upper bound, so they are divided by the best BM25 score for the query. The fused score for a candidate
+``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the
+weights of the two branches.
 
 The factor 0.5 for the BM25 scores balances the two branches. The cosines of a query's candidates cover only
 about half of the range 0..1, whereas the scaled BM25 scores cover the whole range. In our experiments, all

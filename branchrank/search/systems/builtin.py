@@ -1,9 +1,9 @@
 """The built-in systems, configured with a workspace's settings or adapted to whole documents.
 
 1. Document search is keyword, semantic or hybrid, with one or both branches of the ``sqlite`` predictor.
-   Every score is in 0..1. Keyword search uses FTS5 scores. Semantic search uses cosines, with negative values
-   set to 0. Hybrid search uses RRF scores, scaled so that a hit that is first in both lists scores 1. Scores
-   are not divided by the query's best score, so they can be compared between queries.
+   Every score is in 0..1. Keyword search uses FTS5 scores. Semantic search uses scaled cosines, with negative
+   values set to 0. Hybrid search uses RRF scores, scaled so that a hit that is first in both lists scores 1.
+   Scores are not divided by the query's best score, so they can be compared between queries.
 2. For test collections such as those of TREC and BEIR, a system ranks up to 1000 documents. Each branch
    returns a long list, so that recall at 100 and average precision are meaningful.
 3. The ``bm25`` system then searches sections instead of chunks. A document in a BEIR folder is one section,

@@ -56,7 +56,7 @@ from branchrank.search.systems.llm_stages import LLMStages
 from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Asked, Query
 from branchrank.search.systems.sources import Sources
-from branchrank.search.systems.system_checks import depth, orders_passages, shared_branches, timed_together
+from branchrank.search.systems.system_checks import depth, orders_passages, scaled_branches, timed_together
 from branchrank.search.systems.token_vectors import TokenVectorSource
 
 
@@ -156,8 +156,12 @@ class Engine(Closing):
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(asked, lists)
+            if system.adds_scores:
+                cosines = scaled_branches(system, "cosine")
+                scaled = {name: self.sources.on_scale(lists[name]) for name in cosines}
+                lists = {**lists, **scaled}
             weights = {label(branch): branch.weight for branch in system.searched}
-            candidates: Sequence[Scored] = fuse(lists, system.fuse, weights, shared_branches(system))
+            candidates: Sequence[Scored] = fuse(lists, system.fuse, weights, scaled_branches(system, "open"))
         trace.add("fusion", system.unit, candidates)
         members: dict[str, Sequence[Scored]] = {}
         if system.fuse.cap:
@@ -318,8 +322,10 @@ class Engine(Closing):
         """Map the chunks that a branch found to scored nodes, and add neighboring nodes."""
         from branchrank.search.ranking.expansion import evidence
 
-        trace = lookup.asked.trace
-        memo = self.memo if branch_kind(lookup.branch.kind).remembered else Memo()
+        trace, kind = lookup.asked.trace, branch_kind(lookup.branch.kind)
+        memo = self.memo if kind.remembered else Memo()
+        if kind.scale == "cosine":
+            shortlist = self.sources.on_scale(shortlist)
         key = _asked(lookup)
         with trace.timed("mapping"):
             seeds = memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))

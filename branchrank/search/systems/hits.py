@@ -3,10 +3,10 @@
 1. If the system orders passages, the passages of all candidate sections are ranked in one list. The order
    ``rrf`` fuses the rank of a passage's section with the passage's rank in each branch's list of chunks. A
    branch that ranks sections ranks the chunks as well, for this list. The order ``scores`` adds 0.5 times
-   the ratio of a passage's BM25 score to the best BM25 score to its cosine. If no branch searches vectors,
-   the cosine is omitted. If no branch searches words, the BM25 term is omitted. With a reranker, the passage
-   with the best score of each section comes first, in the order of the reranker or of its fallback, and all
-   other passages follow in the chosen order.
+   the ratio of a passage's BM25 score to the best BM25 score to its cosine, on the scale that all models
+   share. If no branch searches vectors, the cosine is omitted. If no branch searches words, the BM25 term is
+   omitted. With a reranker, the passage with the best score of each section comes first, in the order of the
+   reranker or of its fallback, and all other passages follow in the chosen order.
 2. If the system returns passages, the hit for a node is the node's best chunk. If the system returns
    sections, the hit for a node consists of the node's lines before its first subsection.
 3. A hit records its rank in each branch's list. For a branch with ``expand`` set, the rank and the score of a
@@ -70,7 +70,7 @@ def ordered_passages(
     def by_score() -> RankedList:
         lists: dict[str, RankedList] = {}
         if "vectors" in evidence:
-            lists["vectors"] = ranked(sources.cosines(query, chunks))
+            lists["vectors"] = sources.on_scale(ranked(sources.cosines(query, chunks)))
         if "words" in evidence:
             lists["words"] = ranked(sources.bm25_scores(query, chunks))
         return fuse(lists, Fuse(method="score"), {}, shares=("words",))

@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.core.io.files import read_beneath
-from branchrank.core.records import Node, Span
+from branchrank.core.ranked_lists import RankedList
+from branchrank.core.records import Node, Scored, Span
 from branchrank.core.spec import Unit
 from branchrank.documents.reading import document_text
 from branchrank.documents.tree.navigate import Tree
 from branchrank.index.embedders.cache import EmbeddingCache, cached_query
+from branchrank.index.manifest import COSINE_SCALE
 from branchrank.index.reader import Index
 from branchrank.index.stores.arrays import Kept
 from branchrank.search.systems.memo import Memo, caches_are_off
@@ -151,6 +153,13 @@ class Sources:
         """Return the cosine similarity between the query and each chunk."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
+
+    def on_scale(self, ranking: Sequence[Scored]) -> RankedList:
+        """Return a list of cosine similarities, converted to the scale that all models share."""
+        columns, spread = RankedList.of(ranking), self.index.manifest.cosines
+        return RankedList(
+            columns.ids, tuple(spread.convert(cosine, COSINE_SCALE) for cosine in columns.scores)
+        )
 
     def own_scores(self, query: str, nodes: Iterable[str]) -> dict[str, float]:
         """Return the BM25 scores of the nodes' own texts. Nodes that score 0 are omitted."""

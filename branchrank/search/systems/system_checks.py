@@ -47,12 +47,12 @@ def most_hits(system: System, k: int) -> int | None:
     return min(limits, default=None)
 
 
-def shared_branches(system: System) -> frozenset[str]:
-    """Return the names of the branches with unbounded scores, except branches with ``expand`` set."""
+def scaled_branches(system: System, scale: str) -> frozenset[str]:
+    """Return the names of the branches whose scores have this scale, without branches with ``expand`` set."""
     return frozenset(
         label(branch)
         for branch in system.searched
-        if branch.expand is None and branch_kind(branch.kind).scale == "open"
+        if branch.expand is None and branch_kind(branch.kind).scale == scale
     )
 
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ from functools import cached_property
 from branchrank.index.embedders import token_embedder
 from branchrank.index.embedders.cache import TokenCache
 from branchrank.index.embedders.protocol import QueryVectors, TokenEmbedder, Vectors
+from branchrank.index.manifest import MAXSIM_SCALE
 from branchrank.index.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.index.reader import Index
 from branchrank.index.stores.analyzer import embedded_text
@@ -50,19 +51,25 @@ class TokenVectorSource:
     ) -> dict[str, float]:
         """Return the MaxSim between a query and each chunk, computed by ``store`` if a store is given.
 
+        The scores are converted to the scale that all models share.
+
         Raises the same error as :meth:`check`.
         """
         if store is not None:
             with trace.timed("embed tokens"):
                 rows = self._memo.get(("query token rows", query), lambda: self._query_rows(query))
             with trace.timed("maxsim"):
-                return dict.fromkeys(chunks, 0.0) | dict(store(rows, chunks))
+                return dict.fromkeys(chunks, 0.0) | self._on_scale(store(rows, chunks))
         with trace.timed("embed tokens"):
             tokens = self._memo.get(("query tokens", query), lambda: self._query(query))
         with trace.timed("candidate tokens"):
             documents = self._documents(chunks)
         with trace.timed("maxsim"):
-            return dict(zip(chunks, maxsim(tokens, documents).tolist(), strict=True))
+            return self._on_scale(dict(zip(chunks, maxsim(tokens, documents).tolist(), strict=True)))
+
+    def _on_scale(self, scores: Mapping[str, float]) -> dict[str, float]:
+        spread = self._index.manifest.maxsims
+        return {key: spread.convert(score, MAXSIM_SCALE) for key, score in scores.items()}
 
     def embedding(self, query: str) -> Vectors:
         """Return the query's vector. The model computes it together with those of the query's tokens."""

@@ -115,9 +115,10 @@ class BranchKind:
     - ``remembered`` is true if identical queries always return identical results, so that the engine can
       reuse the results.
     - ``own_depth`` is true if the kind's settings, not ``top_n``, limit the length of the list.
-    - ``scale`` determines how score fusion treats the scores. ``fixed`` scores, such as cosine similarities,
-      are not scaled. ``open`` scores are unbounded, so they are divided by twice the branch's best score for
-      the query. Branches with the scale ``none`` can't be fused by score.
+    - ``scale`` determines how score fusion treats the scores. ``cosine`` scores are cosine similarities of
+      the index's model, which are converted to a scale that all models share. ``fixed`` scores are not
+      scaled. ``open`` scores are unbounded, so they are divided by twice the branch's best score for the
+      query. Branches with the scale ``none`` can't be fused by score.
     - ``keeps_tokens`` is true if the searched store can contain token vectors (see :meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` lists the options that a branch of this kind accepts.
@@ -130,7 +131,7 @@ class BranchKind:
     ranks_by: Literal["vectors", "words", "other"] = "other"
     remembered: bool = True
     own_depth: bool = False
-    scale: Literal["fixed", "open", "none"] = "none"
+    scale: Literal["cosine", "fixed", "open", "none"] = "none"
     keeps_tokens: bool = False
     shows_unit: bool = False
     options: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ class DenseKind(BranchKind):
     name = "dense"
     needs_vector = True
     ranks_by = "vectors"
-    scale = "fixed"
+    scale = "cosine"
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:

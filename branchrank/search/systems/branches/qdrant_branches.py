@@ -219,7 +219,7 @@ class QdrantDenseKind(QdrantKind):
 
     name = "qdrant-dense"
     needs_vector = True
-    scale = "fixed"
+    scale = "cosine"
 
 
 class QdrantSparseKind(QdrantKind):
