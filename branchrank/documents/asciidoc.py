@@ -22,6 +22,8 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 
+import regex
+
 from branchrank.documents.asciidoc_inline import AsciidocInline
 from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader
 from branchrank.documents.markdown_text import html_text
@@ -38,7 +40,9 @@ _TITLE = re.compile(r"(={1,6}|#{1,6})[ \t]+(?=\S)(.*)")
 _UNDERLINES = {"=": 1, "-": 2, "~": 3, "^": 4, "+": 5}
 _ENTRY = re.compile(r":(!?(\w[\w-]*)!?):(?:\s+(.*))?")
 _ATTRIBUTES = re.compile(r"\[(?:\[[^\[\]]*\]|[^\[\]]*)\]")
-_ID = re.compile(r"\[([\w:.-]+)(?:,[^\[\]]*)?\]|[^#,=\"'\[\]]*#([\w:-]+).*|(?:.*,)?\s*id=[\"']?([\w:.-]+).*")
+_ID = regex.compile(
+    r"\[([\w:.-]+)(?:,[^\[\]]*)?\]|[^#,=\"'\[\]]*#([\w:-]+).*|(?:.*,)?\s*id=[\"']?([\w:.-]+).*"
+)
 _DIRECTIVE = re.compile(r"(?:include|ifdef|ifndef|ifeval|endif|toc|video|audio)::[^\[\]]*\[.*\]")
 _IMAGE = re.compile(r"image::[^\s\[\]].*\[.*\]")
 _ITEM = re.compile(r"\s*(?:[*]{1,6}|-|\.{1,5}|(\d+\.|[a-zA-Z]\.)|<(?:\d+|\.)>)\s+(?=\S)")

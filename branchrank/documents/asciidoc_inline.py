@@ -14,12 +14,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import partial
+from html import unescape
 from unicodedata import category
+
+import regex
 
 from branchrank.documents.document import Findings, LinkTarget, Reference
 from branchrank.documents.markdown_text import ABSOLUTE, MAX_INLINE
 
-_MACRO = re.compile(
+_MACRO = regex.compile(
     r"<<(?P<id>[^<>,\n]{1,200})(?:,(?P<reference>[^<>]{0,500}))?>>"
     r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,200})?\]\]"
     r"|\[(?=[#.%])(?:#(?P<marked>[\w:-]{1,200}))?[\w.%-]{0,200}\](?=[#*_`])"
@@ -35,7 +38,8 @@ _RESOURCE = re.compile(r"(?:(?:([\w.-]+):)?([\w.-]*):)?(?:(\w+)\$)?([^:@$]+)")
 _MODULE = re.compile(r"((?:.*/)?modules/)([^/]+)/")
 #: Characters that Asciidoctor replaces with typographic ones, which are not part of an id.
 _REPLACED = re.compile(r"(?i)\((?:C|R|TM)\)| -- |(?<=\w)--(?=\w)|\.{3}|[-=]>|<[-=]")
-_MARKUP = re.compile(r"[`*_#+\[<]")
+_MARKUP = re.compile(r"[`*_#+\[<&]")
+_CHARACTER = re.compile(r"&(?:\w{2,31}|#\d{1,7}|#[xX][\da-fA-F]{1,6});")
 _CODE = re.compile(r"``([^`]{1,1000}+)``|`([^`]{1,1000}+)`")
 _MARKS = [
     *(re.compile(rf"{each}{each}([^{each}]{{1,1000}}+){each}{each}") for each in (r"\*", "_", "#", r"\+")),
@@ -68,6 +72,7 @@ class AsciidocInline(Findings):
         for index in range(0, len(parts), 3):
             for mark in _MARKS:
                 parts[index] = mark.sub(r"\1", parts[index])
+            parts[index] = _CHARACTER.sub(lambda found: unescape(found[0]).replace("\n", " "), parts[index])
         return "".join(filter(None, parts))
 
     def macro(self, match: re.Match[str], line: int) -> str:

@@ -27,7 +27,6 @@ A reader's flat list of headings and blocks becomes the sections of a document.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
@@ -37,6 +36,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from branchrank.core.io.text_files import decoded_always
+from branchrank.core.letters import title_words, unhyphenated
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Record
 from branchrank.documents.lines import split_lines, without_encoded_data
 
@@ -176,9 +176,9 @@ _WHOLE_FILE = Heading(level=0, title="", line_start=1, line_end=0)
 def slug(title: str) -> str:
     """Return the words of a title in lower case, joined by ``-``.
 
-    Words are runs of letters, digits and ``_`` in any script.
+    Words are runs of letters, their marks, digits and ``_`` in any script.
     """
-    return "-".join(re.findall(r"\w+", title.casefold()))[:_MAX_SLUG].rstrip("-") or "section"
+    return "-".join(title_words(title.casefold()))[:_MAX_SLUG].rstrip("-") or "section"
 
 
 def title_from_source(source: str) -> str:
@@ -270,11 +270,13 @@ def finish_sections(
     ids, levels = _named(source, headings, parents)
     blocks_of: list[list[Block]] = [[] for _ in starts]
     for block in contents:
-        blocks_of[bisect_right(starts, block.line_start) - 1].append(block)
+        readable = unhyphenated(block.text)
+        shown = block if readable == block.text else replace(block, text=readable)
+        blocks_of[bisect_right(starts, block.line_start) - 1].append(shown)
     return tuple(
         Section(
             id=ids[position],
-            title=heading.title if position else file_title,
+            title=unhyphenated(heading.title if position else file_title),
             level=levels[position],
             parent=parents[position] if position else None,
             line_start=starts[position],

@@ -65,14 +65,14 @@ def blank_lines(lines: Iterable[str], first: int = 1) -> tuple[int, ...]:
     return tuple(number for number, line in enumerate(stripped, first) if _DELIMITER.fullmatch(line))
 
 
-_MARKUP = str.maketrans("", "", "*_`~#|\\")
+_MARKUP = str.maketrans("", "", "*_`~#|\\\u00ad\u200b\u2060\ufeff")
 
 
 def normalize(text: str) -> str:
     r"""Normalize text, so that comparisons ignore differences in case, whitespace and markup.
 
     The text is converted to the Unicode form NFKC and to lower case. The markup characters ``* _ ` ~ # | \``
-    are deleted, and each run of whitespace becomes one space.
+    and soft hyphens are deleted, and each run of whitespace becomes one space.
     """
     return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP).split())
 

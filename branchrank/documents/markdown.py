@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from branchrank.core.letters import NOT_IN_ANCHOR
 from branchrank.documents.document import (
     LEAVES_OUT_FILES,
     READ_AS_MDX,
@@ -56,7 +57,6 @@ _TAB = re.compile(r"\[(.*)\]\(#tab/[^()\s]*\)")
 _ALERT = re.compile(r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?")
 #: The place of a table of contents.
 _CONTENTS = re.compile(r"\[TOC\]|\[\[_?(?:TOC|toc)_?\]\]|.*\n\{:[ \t]*toc\b[^{}\n]*\}")
-_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
 _CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*(?:\[\^[^\s\]]+\]:\s*$)?")
@@ -195,7 +195,8 @@ class _Reader(Findings):
         self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
 
     def _slug(self, title: str) -> str:
-        slug = _NOT_IN_SLUG.sub("", unicodedata.normalize("NFC", title).lower()).replace(" ", "-")
+        normal = unicodedata.normalize("NFC", title).lower()
+        slug = str(NOT_IN_ANCHOR.sub("", normal)).replace(" ", "-")
         self._slugs[slug] += 1
         count = self._slugs[slug]
         return slug if count == 1 else f"{slug}-{count - 1}"

@@ -54,7 +54,7 @@ from branchrank.index.manifest import (
     read_record,
 )
 from branchrank.index.records_file import RecordsFile, open_tree
-from branchrank.index.stores.analyzer import chunk_terms, node_terms
+from branchrank.index.stores.analyzer import VERSION, chunk_terms, node_terms
 from branchrank.index.stores.arrays import Kept
 from branchrank.index.stores.bm25 import Bm25Index
 from branchrank.index.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, load_vectors
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 BUILD = "build.json"
 VECTORS = "vectors.arrays"
 TOKENS = "tokens.arrays"
-FTS5 = "derived/search.sqlite"
 COLLECTION = "vectors"
 #: The maximum number of nodes whose chunks are cached.
 _KNOWN_NODES = 1 << 14
@@ -212,15 +211,16 @@ class Index(Closing):
         """Open the full-text index of the chunks. The caller must close it."""
         from branchrank.index.stores import sqlite_fts5
 
+        settings, name = self.bm25_settings, fts5_name(self.bm25_settings)
         try:
-            self._derive(FTS5, lambda path: sqlite_fts5.build_fts5(path, self.chunks.stream()))
-            return sqlite_fts5.Fts5Table(self.directory / FTS5, self.chunks)
+            self._derive(name, lambda path: sqlite_fts5.build_fts5(path, self.chunks.stream(), settings))
+            return sqlite_fts5.Fts5Table(self.directory / name, self.chunks, settings)
         except StorageError:
             with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
                 path = Path(temporary, "search.sqlite")
-                sqlite_fts5.build_fts5(path, self.chunks.stream())
+                sqlite_fts5.build_fts5(path, self.chunks.stream(), settings)
                 # The temporary file is deleted with its folder, but remains readable while it is open.
-                return sqlite_fts5.Fts5Table(path, self.chunks)
+                return sqlite_fts5.Fts5Table(path, self.chunks, settings)
 
     def _derive(self, name: str, build: Callable[[Path], None]) -> None:
         """Build a file that is derived from the index, if it is missing or damaged."""
@@ -270,7 +270,12 @@ def searches_exactly(settings: IndexSettings, count: int) -> bool:
 
 def bm25_name(kind: str, settings: Bm25Settings) -> str:
     """Return the name of a BM25 index in a generation. ``kind`` is ``chunks`` or ``nodes``."""
-    return f"bm25/{digest_of(settings)[:12]}/{kind}.arrays"
+    return f"bm25/{digest_of((VERSION, settings))[:12]}/{kind}.arrays"
+
+
+def fts5_name(settings: Bm25Settings) -> str:
+    """Return the name of the FTS5 file in a generation, which contains the words for these settings."""
+    return f"derived/{digest_of((VERSION, settings.stemmer))[:12]}/search.sqlite"
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:

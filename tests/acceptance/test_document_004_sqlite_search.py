@@ -156,9 +156,11 @@ class TestKeywordSearch:
         for term in ("runbook", "runb"):
             assert sources(command.hits("search", term)) == ["shipping.md"]
         found = command.hits("search", "deploy", *CHUNKS)
-        assert ids(found) == [
+        first, *others = (
             chunk_with(chunks, words) for words in ("They deploy", "Deploying twice", "The deployment")
-        ]
+        )
+        assert ids(found)[0] == first
+        assert set(ids(found)[1:]) == set(others)
         assert found[0]["score"] >= 0.5 >= found[1]["score"]
 
     def test_keyword_search_finds_error_messages_and_exact_phrases(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
 import pytest
+import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.core.settings import Bm25Settings
+from branchrank.core.settings import Bm25Settings, parts
 from branchrank.index.stores.analyzer import STOP_WORDS, analyzer
 
 PLAIN = Bm25Settings(stemmer="none", stop_words="none", split_identifiers=False)
@@ -23,7 +26,7 @@ LUCENE = Bm25Settings(stemmer="porter", stop_words="english", split_identifiers=
         ("foo_bar --no-llm ___", ["foo_bar", "no", "llm"]),
         ("Café Ünï", ["café", "ünï"]),
         ("cafe\u0301", ["café"]),
-        ("日本語text", ["日", "本", "語", "text"]),
+        ("日本語text", ["日", "日本", "本", "本語", "語", "text"]),
         ("", []),
         (" \n\t.,;", []),
     ],
@@ -70,6 +73,36 @@ def test_each_setting_changes_the_tokens() -> None:
     assert analyzer(Bm25Settings(stop_words="english"))("how do I run it") == ["how", "do", "i", "run"]
     # Snowball's English stemmer and Porter's differ.
     assert analyzer(Bm25Settings())("generously") != analyzer(LUCENE)("generously")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "same", "stopped"),
+    [
+        ("french", "L'installation des paquets", "installations paquet", "les d' qu’ c'"),
+        ("italian", "dell'installazione dei pacchetti", "installazioni pacchetto", "l' della un'"),
+        ("german", "Die Installation von PAKETEN", "installationen Pakete", "und der wie"),
+        ("russian", "Установка пакетов", "установке пакеты", "и в как"),
+        ("spanish", "instalación de los paquetes", "INSTALACIÓN paquete", "el y con"),
+        ("swedish", "installationen av paketen", "installation paket", "och att"),
+        ("turkish", "ISPARTA İstanbul", "ısparta istanbul", "ve çok"),
+        ("greek", "ΤΟΠΟΣ", "τόπος", ""),
+        ("hindi", "किताबें", "किताब", ""),
+        ("arabic", "الملفات", "ملف", ""),
+    ],
+)
+def test_a_language_has_its_stemmer_and_its_stop_words(
+    language: Any, text: str, same: str, stopped: str
+) -> None:
+    analyze = analyzer(Bm25Settings(stemmer=language))
+    assert analyze(text) == analyze(same) != []
+    assert analyze(stopped) == []
+
+
+def test_every_stemmer_of_snowball_is_a_setting() -> None:
+    names = get_args(parts.Stemmer)
+    assert set(names) == {*Stemmer.algorithms(), "none"}
+    for name in names:
+        assert analyzer(Bm25Settings(stemmer=name))("lorem")
 
 
 @given(st.text(max_size=200))

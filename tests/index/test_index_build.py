@@ -15,7 +15,7 @@ from branchrank.core.io.files import write_jsonl
 from branchrank.core.settings import IndexSettings, settings_of
 from branchrank.index.embedders.protocol import MODEL
 from branchrank.index.index_build import build_index
-from branchrank.index.reader import FTS5, Index, open_index, searches_exactly
+from branchrank.index.reader import Index, fts5_name, open_index, searches_exactly
 from branchrank.index.stores.analyzer import embedded_text
 from branchrank.index.stores.vectors import EXACT_UP_TO
 
@@ -219,7 +219,7 @@ def test_damaged_derived_weights_are_recomputed(tmp_path: Path) -> None:
 def test_the_fts5_file_is_created_once_and_made_again_when_damaged(tmp_path: Path) -> None:
     with build_index(small_workspace(tmp_path)) as index:
         index.open_fts5().close()
-        path = index.directory / FTS5
+        path = index.directory / fts5_name(index.bm25_settings)
         content, modified = path.read_bytes(), path.stat().st_mtime_ns
         index.open_fts5().close()
         assert path.stat().st_mtime_ns == modified

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from branchrank.core.errors import ArtifactError
 from branchrank.core.records import Chunk
+from branchrank.core.settings import Bm25Settings
 from branchrank.index.stores.sqlite_fts5 import Fts5Table, build_fts5
 
 TEXTS = {
@@ -39,8 +40,8 @@ CHUNKS = [chunk(source, n, text) for source, texts in TEXTS.items() for n, text 
 
 
 def build(path: Path, chunks: list[Chunk]) -> Fts5Table:
-    build_fts5(path, chunks)
-    return Fts5Table(path, {chunk.id: chunk for chunk in chunks})
+    build_fts5(path, chunks, Bm25Settings())
+    return Fts5Table(path, {chunk.id: chunk for chunk in chunks}, Bm25Settings())
 
 
 @pytest.fixture(scope="module")
@@ -162,4 +163,4 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     for name in ("missing", "text", "empty"):
         with pytest.raises(ArtifactError, match="is damaged"):
-            Fts5Table(tmp_path / name, {}).matches("tea", 3)
+            Fts5Table(tmp_path / name, {}, Bm25Settings()).matches("tea", 3)

@@ -251,7 +251,7 @@ _FAULTS = (
         "            open_beneath(directory, name).close()\n", "            (directory / name).stat()\n",
         REFUSED),
     Mutant("a-query-is-an-expression-of-fts5", "branchrank/index/stores/sqlite_fts5.py",
-        '\'"\' + term.replace(\'"\', \'""\') + (\'"*\' if prefix else \'"\')',
+        """f'"{_tokens(term, analyze)}"{"*" if prefix else ""}'""",
         "term + ('*' if prefix else '')",
         FOUND_INPUTS + "[fts5-query/operators]"),
     Mutant("a-reply-names-what-it-was-not-shown", "branchrank/search/llm/prompts.py",
@@ -259,7 +259,7 @@ _FAULTS = (
         "    named = list(dict.fromkeys(known.get(word, word) for word in words))\n",
         MUTATED_INPUTS + "[llm-reply]"),
     Mutant("grep-sees-a-pattern", "branchrank/search/files/grep_search.py",
-        "        literal = re.escape(self.text)\n", "        literal = self.text\n",
+        "        literal = re.escape(folded(self.text))\n", "        literal = folded(self.text)\n",
         FOUND_INPUTS + "[grep-query/parenthesis]"),
 )
 _SECURITY = (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.core.errors import CorpusError
+from branchrank.core.letters import folded
 from branchrank.documents.loading import discover
 from branchrank.search.files import ripgrep
 from branchrank.search.files.grep_search import Grep, counts_of, extract_terms
@@ -58,10 +59,9 @@ def test_rare_terms_have_a_higher_weight(tmp_path: Path) -> None:
 )
 def test_a_term_counts_once_per_pattern_match(text: str, query: str) -> None:
     terms = extract_terms(query)
-    lowered = text.lower()
+    starts = {"word": r"(?<!\w)", "quoted": "", "identifier": ""}
     expected = [
-        len(re.findall(term.pattern.replace(re.escape(term.text), re.escape(term.text.lower())), lowered))
-        for term in terms
+        len(re.findall(starts[term.kind] + re.escape(folded(term.text)), folded(text))) for term in terms
     ]
     assert counts_of(terms, text) == expected
 

@@ -222,7 +222,7 @@ def grep_beside_embedding(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     search_files, embed_query = grep_module.search_files, FakeEmbedder.embed_query
 
     def grepping(root: Path, patterns: list[str], *more: Any, **options: Any) -> object:
-        asked["grep"] = " ".join(pattern.removeprefix(r"\b") for pattern in patterns)
+        asked["grep"] = " ".join(pattern.rpartition(")")[2] for pattern in patterns[:-1])
         together.wait()
         return search_files(root, patterns, *more, **options)
 

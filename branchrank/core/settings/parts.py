@@ -77,15 +77,24 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         return table
 
 
+#: The names of Snowball's stemmers.
+Stemmer = Literal[
+    "english", "porter", "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch",
+    "dutch_porter", "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian",
+    "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "portuguese",
+    "romanian", "russian", "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish",
+]  # fmt: skip
+
+
 class Bm25Settings(Settings, frozen=True, kw_only=True):
     """Settings for the text analyzer and the term weights of BM25.
 
     BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis and others (2020).
 
     Attributes:
-        stemmer: Snowball stemmer applied to each token
-        stop_words: stop words to ignore; english: Lucene's list; questions: Lucene's list and question words
-            (how, what, should)
+        stemmer: language of the documents, whose Snowball stemmer is applied to each token
+        stop_words: stop words to ignore; english: Lucene's list; questions: the list of the stemmer's
+            language, for English Lucene's list and question words (how, what, should)
         split_identifiers: also index the words inside camelCase, snake_case and dotted names
         k1: term frequency saturation
         b: length normalization; 0: none, 1: full
@@ -94,7 +103,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "bm25"
     title: ClassVar[str] = "BM25"
-    stemmer: Literal["english", "porter", "none"] = "english"
+    stemmer: Stemmer = "english"
     stop_words: Literal["questions", "english", "none"] = "questions"
     split_identifiers: bool = True
     k1: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.9

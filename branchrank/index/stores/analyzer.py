@@ -1,12 +1,14 @@
-"""The text that is indexed for a chunk or node, and the tokens that BM25 counts in a text.
+"""The text that is indexed for a chunk or node, and the tokens that all searches by words find in a text.
 
-1. The text is normalized to the Unicode form NFC and split into words. A word is a run of letters, digits and
-   ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Each CJK ideograph or kana
-   character is a separate word.
-2. A possessive ``'s`` is removed from the end of a word, and the word is converted to lower case.
+1. The text is normalized to the Unicode form NFC, and soft hyphens and zero-width characters are removed
+   (:mod:`branchrank.core.letters`). The text is split into words. A word is a run of letters, their marks,
+   digits and ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Of a run of
+   letters in a script without spaces (Han, Kana, Thai), each letter and each pair of letters is a token.
+2. A possessive ``'s`` is removed from the end of a word, and case is folded as Unicode defines. In French,
+   Italian and Catalan, a word ends at an apostrophe (``l'eau`` is two words).
 3. If ``split_identifiers`` is true, a word in camelCase, in snake_case or with dots becomes several tokens:
    the whole word and each of its parts.
-4. Stop words are removed, and the stemmer reduces each token to its stem.
+4. Stop words are removed, and the stemmer of the index's language reduces each token to its stem.
 
 If ``split_identifiers`` is false and ``stop_words`` is ``"english"``, the tokens are the same as those from
 Lucene's English analyzer, except for rare differences in Unicode word breaks.
@@ -14,23 +16,33 @@ Lucene's English analyzer, except for rare differences in Unicode word breaks.
 
 from __future__ import annotations
 
+import importlib.util
 import re
-import unicodedata
-from collections.abc import Callable
+import runpy
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from itertools import zip_longest
 from pathlib import PurePosixPath
 
+import regex
+
+from branchrank.core.letters import RUN, UNSPACED_RUN, folded, letters_of, visible
 from branchrank.core.records import Chunk, Node
 from branchrank.core.settings import Bm25Settings
 from branchrank.documents.document import ENTRY_SUFFIX
 
 Analyze = Callable[[str], list[str]]
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+(?:[.'’][^\W{_CJK}]+)*")
+#: The version of this module's tokens. An index by words with tokens of another version is made again.
+VERSION = 2
+
+_SIMPLE_WORD = re.compile(r"\w+(?:[.'’]\w+)*")
+_WORD = regex.compile(rf"{UNSPACED_RUN}|{RUN}(?:[.'’]{RUN})*+", regex.V1)
+#: Finds text in which ``\w`` may lack the marks of letters, or in which words are not separated by spaces.
+_NOT_SIMPLE = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\U0010ffff]")
 _POSSESSIVE = re.compile(r"['’][sS]$")
 _APOSTROPHE = frozenset("'’")
-_PART = re.compile(r"[^\W\d_]+|\d+")
+_PART = regex.compile(r"(?:\p{L}[\p{Mn}\p{Mc}]*+)++|\d++")
 # Splits ``fooBar`` into ``foo Bar``, and ``HTTPServer`` into ``HTTP Server``.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -52,27 +64,56 @@ QUESTION_WORDS = frozenset(_QUESTIONS.split())
 #: The available stop words: Lucene's English list, a larger list with question words, and an empty list.
 STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORDS, "none": frozenset[str]()}
 
+#: The languages in which an article ends at an apostrophe.
+_ELIDING = frozenset(("catalan", "french", "italian"))
+
 
 def analyzer(settings: Bm25Settings) -> Analyze:
     """Return a function that splits a text into a list of tokens, according to ``settings``."""
-    return _analyzer(settings.stemmer, settings.stop_words, settings.split_identifiers)
+    return _analyzer(settings.stemmer, stop_words(settings), settings.split_identifiers)
+
+
+def stop_words(settings: Bm25Settings) -> frozenset[str]:
+    """Return the stop words for ``settings``, of which ``questions`` are those of the stemmer's language."""
+    if settings.stop_words != "questions" or settings.stemmer in ("english", "porter", "none"):
+        return STOP_WORDS[settings.stop_words]
+    return language_stop_words().get(settings.stemmer, frozenset())
 
 
 @cache
-def _analyzer(stemmer: str, stop_words: str, split_identifiers: bool) -> Analyze:
+def language_stop_words() -> Mapping[str, frozenset[str]]:
+    """Return the stop words of each language, except English, of which the package bm25s has a list."""
+    package = importlib.util.find_spec("bm25s")  # importing it takes seconds
+    assert package is not None and package.origin is not None  # noqa: PT018
+    lists = runpy.run_path(package.origin.replace("__init__", "stopwords"))
+    prefix = "STOPWORDS_"
+    return {
+        name.removeprefix(prefix).lower(): frozenset(map(folded, words))
+        for name, words in lists.items()
+        if name.startswith(prefix)
+    }
+
+
+@cache
+def _analyzer(stemmer: str, stopped: frozenset[str], split_identifiers: bool) -> Analyze:
     stem = _stemmer(stemmer)
-    stopped = STOP_WORDS[stop_words]
+    elides = stemmer in _ELIDING
 
     # Words repeat, so the cache makes splitting a corpus into tokens about ten times faster.
     @lru_cache(maxsize=1 << 17)
     def tokens_of(word: str) -> tuple[str, ...]:
-        forms = _forms(word) if split_identifiers else [_POSSESSIVE.sub("", word).lower()]
+        letters = letters_of(word)
+        if letters:
+            pairs = zip_longest(letters, letters[1:])
+            return tuple(each for one, two in pairs for each in ((one, one + two) if two else (one,)))
+        words = re.split("['’]", word) if elides else [word]
+        forms = [form for each in words for form in _forms(each, split_identifiers)]
         return tuple(stem(form) for form in forms if form.strip("_") and form not in stopped)
 
     def analyze(text: str) -> list[str]:
-        if not text.isascii():
-            text = unicodedata.normalize("NFC", text)
-        return [token for word in _WORD.findall(text) for token in tokens_of(word)]
+        text = visible(text)
+        words = _WORD if _NOT_SIMPLE.search(text) else _SIMPLE_WORD
+        return [token for word in words.findall(text) for token in tokens_of(word)]
 
     return analyze
 
@@ -87,12 +128,12 @@ def _stemmer(name: str) -> Callable[[str], str]:
     return stem
 
 
-def _forms(word: str) -> list[str]:
-    """Return the word in lower case and, for an identifier, its distinct parts of two or more characters."""
+def _forms(word: str, split_identifiers: bool) -> list[str]:
+    """Return the folded word and, if identifiers are split, its distinct parts of two or more characters."""
     word = _POSSESSIVE.sub("", word)
-    forms = [word.lower()]
-    if _APOSTROPHE.isdisjoint(word):
-        parts = (part.lower() for run in _PART.findall(word) for part in _HUMP.split(run))
+    forms = [folded(word)]
+    if split_identifiers and _APOSTROPHE.isdisjoint(word):
+        parts = (folded(part) for run in _PART.findall(word) for part in _HUMP.split(run))
         forms += [part for part in parts if len(part) > 1]
     return list(dict.fromkeys(forms))
 

@@ -14,26 +14,36 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+import regex
+
 from branchrank.core.errors import ArtifactError
 from branchrank.core.io.files import atomic_writer, storage_errors
+from branchrank.core.letters import EDGE, RUN, UNSPACED_RUN, folded, pairs_of
 from branchrank.core.records import Chunk
-from branchrank.index.stores.analyzer import QUESTION_WORDS
+from branchrank.core.settings import Bm25Settings
+from branchrank.index.stores.analyzer import Analyze, analyzer, stop_words
 from branchrank.index.stores.arrays import REBUILD
 
 TERM_LIMIT = 32
 PREFIX_LENGTH = 2
 
-_TERM = re.compile(r"\"([^\"]*)\"|(\w+)")
+_TERM = regex.compile(rf"\"([^\"]*)\"|({RUN})|({UNSPACED_RUN})", regex.V1)
+_JOINED = str.maketrans("._'’", "    ")
+#: The table ``stems`` is used to find all forms of a word. The table ``words`` is used to find all words with
+#: a given prefix. A prefix of a word is not always a prefix of the word's stem. (The stem of ``deploy`` is
+#: ``deploi``.)
+_FTS_TABLES = ("stems", "words")
 _STEMS = "SELECT rowid, -rank FROM stems WHERE stems MATCH ? ORDER BY rank, rowid LIMIT ?"
 _STEMS_OF = (
     "SELECT chunks.id, -stems.rank FROM stems JOIN chunks ON chunks.rowid = stems.rowid "
@@ -42,13 +52,12 @@ _STEMS_OF = (
 _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
 _TABLES = (
     "CREATE TABLE chunks (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
-    "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
-    "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
+    *(
+        f"CREATE VIRTUAL TABLE {table} USING fts5(breadcrumb, text, content='', "
+        "tokenize=\"unicode61 categories 'L* M* N* C*'\")"
+        for table in _FTS_TABLES
+    ),
 )
-#: The table ``stems`` is used to find all forms of a word. The table ``words`` is used to find all words with
-#: a given prefix. A prefix of a word is not always a prefix of the word's stem. (The stem of ``deploy`` is
-#: ``deploi``.)
-_FTS_TABLES = ("stems", "words")
 
 
 class KeywordMatch(NamedTuple):
@@ -73,50 +82,53 @@ class KeywordMatch(NamedTuple):
         return f"BM25 {self.bm25:.4f}, {'exact' if self.exact else 'partial'}"
 
 
-def query_terms(query: str) -> list[str]:
-    """Return the distinct terms of a query in lower case. A term is a quoted phrase or a word.
+def query_terms(query: str, stopped: Container[str]) -> list[str]:
+    """Return the distinct terms of a query without differences in case.
 
-    Stop words are removed, unless all terms are stop words. Only the first :data:`TERM_LIMIT` terms are
+    A term is a quoted phrase, a word or, in a script without spaces, a pair of letters. The stop words
+    ``stopped`` are removed, unless all terms are stop words. Only the first :data:`TERM_LIMIT` terms are
     returned.
     """
-    readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
-    found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
-    terms = [term for term in dict.fromkeys(found) if re.search(r"\w", term)]
-    telling = [term for term in terms if term not in QUESTION_WORDS]
+    readable = folded(query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " "))
+    found = (
+        pairs_of(run) if run else [" ".join(phrase.split()) or word]
+        for phrase, word, run in _TERM.findall(readable)
+    )
+    terms = [term for term in dict.fromkeys(chain.from_iterable(found)) if any(map(str.isalnum, term))]
+    telling = [term for term in terms if term not in stopped]
     return (telling or terms)[:TERM_LIMIT]
 
 
-def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
-    """Return an FTS5 expression that matches any of the terms.
+def fts_expression(terms: Iterable[str], analyze: Analyze, *, prefix: bool = False) -> str:
+    """Return an FTS5 expression that matches any of the terms, as phrases of the tokens of ``analyze``.
 
     If ``prefix`` is true, the expression also matches words that start with one of the terms.
     """
-    return " OR ".join('"' + term.replace('"', '""') + ('"*' if prefix else '"') for term in terms)
+    return " OR ".join(f'"{_tokens(term, analyze)}"{"*" if prefix else ""}' for term in terms)
 
 
-def _literal(terms: Iterable[str]) -> re.Pattern[str]:
+def _tokens(text: str, analyze: Analyze) -> str:
+    """Return the tokens of a text, joined by spaces. A word ends at a dot, an apostrophe and ``_``."""
+    return " ".join(analyze(text.translate(_JOINED)))
+
+
+def _literal(terms: Iterable[str]) -> regex.Pattern[str]:
     """Return a regular expression that matches any of the terms as whole words."""
-    # A word boundary is required only where a term starts or ends with a word character, not punctuation.
-    return re.compile(
-        "|".join(
-            (r"(?<!\w)" if re.match(r"\w", term) else "")
-            + re.escape(term)
-            + (r"(?!\w)" if re.search(r"\w\Z", term) else "")
-            for term in terms
-        )
-    )
+    return regex.compile(f"{EDGE}(?:{'|'.join(map(regex.escape, terms))}){EDGE}", regex.V1)
 
 
 class Fts5Table:
     """Keyword search with FTS5 in one SQLite file. Several threads can search, but one at a time reads."""
 
-    def __init__(self, path: Path, chunks: Mapping[str, Chunk]) -> None:
-        """Open the file ``path``, which contains the words of ``chunks``.
+    def __init__(self, path: Path, chunks: Mapping[str, Chunk], settings: Bm25Settings) -> None:
+        """Open the file ``path``, which contains the words of ``chunks``, with the settings of its build.
 
         Raises :class:`ArtifactError` if the file does not exist or is damaged.
         """
         self._path = path
         self._chunks = chunks
+        self._stopped = stop_words(settings)
+        self._analyzers = _analyzers(settings)
         self._lock = threading.Lock()
         try:
             uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -133,14 +145,15 @@ class Fts5Table:
         Chunks are sorted by keyword score, highest first, so exact matches come first. Chunks with equal
         scores are sorted by id.
         """
-        terms = query_terms(query)
+        terms = query_terms(query, self._stopped)
         if not terms:
             return []
-        found = self._rows(_STEMS, (fts_expression(terms), n))
+        stems, words = self._analyzers
+        found = self._rows(_STEMS, (fts_expression(terms, stems), n))
         begun = [term for term in terms if len(term) >= PREFIX_LENGTH]
         if len(found) < n and begun:
             seen = {row for row, _ in found}
-            more = self._rows(_WORDS, (fts_expression(begun, prefix=True), n))
+            more = self._rows(_WORDS, (fts_expression(begun, words, prefix=True), n))
             found += [(row, bm25) for row, bm25 in more if row not in seen]
         literal = _literal(terms)
         marks = ",".join("?" * len(found))
@@ -151,7 +164,7 @@ class Fts5Table:
             KeywordMatch(
                 chunk.id,
                 max(0.0, bm25),
-                literal.search(" ".join(f"{chunk.breadcrumb}\n{chunk.text}".lower().split())) is not None,
+                literal.search(" ".join(folded(f"{chunk.breadcrumb}\n{chunk.text}").split())) is not None,
             )
             for chunk, (_, bm25) in zip(chunks, found, strict=True)
         ]
@@ -163,10 +176,10 @@ class Fts5Table:
         The score is 0 if the chunk contains no word with the same stem as a term of the query.
         """
         scores = dict.fromkeys(keys, 0.0)
-        terms = query_terms(query)
+        terms = query_terms(query, self._stopped)
         if terms and keys:
             statement = _STEMS_OF.format(marks=",".join("?" * len(keys)))
-            found = self._rows(statement, (fts_expression(terms), *keys))
+            found = self._rows(statement, (fts_expression(terms, self._analyzers[0]), *keys))
             scores |= {key: max(0.0, bm25) for key, bm25 in found}
         return scores
 
@@ -185,7 +198,13 @@ class Fts5Table:
         return ArtifactError(f"the search file {self._path} is damaged: {error}", remedy=REBUILD)
 
 
-def build_fts5(path: Path, chunks: Iterable[Chunk]) -> None:
+def _analyzers(settings: Bm25Settings) -> tuple[Analyze, Analyze]:
+    """Return the functions that split a text into the tokens of the table ``stems`` and of ``words``."""
+    plain = msgspec.structs.replace(settings, stop_words="none", split_identifiers=False)
+    return analyzer(plain), analyzer(msgspec.structs.replace(plain, stemmer="none"))
+
+
+def build_fts5(path: Path, chunks: Iterable[Chunk], settings: Bm25Settings) -> None:
     """Write the FTS5 index of ``chunks`` to the SQLite file ``path``, atomically.
 
     Raises :class:`ArtifactError` if two chunks have the same id, and
@@ -196,12 +215,12 @@ def build_fts5(path: Path, chunks: Iterable[Chunk]) -> None:
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
     with tempfile.TemporaryDirectory(prefix="branchrank-") as folder:
         made = Path(folder) / path.name
-        _write(made, ordered)
+        _write(made, ordered, settings)
         with atomic_writer(path) as stream, made.open("rb") as content:
             shutil.copyfileobj(content, stream, 1 << 20)
 
 
-def _write(path: Path, chunks: Sequence[Chunk]) -> None:
+def _write(path: Path, chunks: Sequence[Chunk], settings: Bm25Settings) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         # No journal is needed, because the file is renamed to its final path only after it is complete.
@@ -212,10 +231,13 @@ def _write(path: Path, chunks: Sequence[Chunk]) -> None:
             connection.execute(statement)
         rows = list(enumerate(chunks, start=1))
         connection.executemany("INSERT INTO chunks VALUES (?, ?)", ((row, chunk.id) for row, chunk in rows))
-        for table in _FTS_TABLES:
+        for table, analyze in zip(_FTS_TABLES, _analyzers(settings), strict=True):
             connection.executemany(
                 f"INSERT INTO {table} (rowid, breadcrumb, text) VALUES (?, ?, ?)",  # noqa: S608
-                ((row, chunk.breadcrumb, chunk.text) for row, chunk in rows),
+                (
+                    (row, _tokens(chunk.breadcrumb, analyze), _tokens(chunk.text, analyze))
+                    for row, chunk in rows
+                ),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
         connection.execute("COMMIT")

@@ -9,10 +9,12 @@
      are the terms.
    - At most :data:`TERM_LIMIT` terms are used, in the question's order. If several terms differ only in case,
      the first of these terms is used.
-   - Quoted strings and identifiers match anywhere in a line. A term of kind ``word`` matches only at the
-     start of a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case.
+   - Each pair of letters in a script without spaces (Han, Kana, Thai) is a term of kind ``letters``.
+   - A term of kind ``word`` matches only at the start of a word in the line (``form`` finds ``forms`` but not
+     ``platform``). Other terms match anywhere. Matching ignores case, soft hyphens and zero-width characters.
 
-2. ripgrep finds every line that contains any of the terms.
+2. ripgrep finds every line that contains any of the terms, and every line with characters that ripgrep does
+   not ignore or fold (:data:`_UNFOLDED`). Of the lines that are not plain ASCII, those with a term are kept.
 3. The context of a match is the ``context_lines`` lines before and after it. Matches whose contexts overlap
    or are adjacent belong to the same passage. If a passage would have more than ``passage_lines`` lines, it
    is divided between two matches. Each part contains the whole context of its matches, so that two parts may
@@ -33,14 +35,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import regex
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from branchrank.core.letters import EDGE, MARK, START, UNSPACED_RUN, folded, pairs_of, visible
 from branchrank.core.records import Record, Span
 from branchrank.documents.reading import document_lines
 from branchrank.index.stores.analyzer import QUESTION_WORDS
@@ -58,7 +62,21 @@ TERM_CHARACTERS = 200
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|`([^`\n]+)`|(?<!\w)'([^'\n]+)'(?!\w)")
 _TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
 _IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
-_WORD = re.compile(r"\w(?:.*\w)?")
+_WORD = regex.compile(rf"{START}(?:.*[{START}{MARK}])?", regex.V1)
+_UNSPACED = regex.compile(UNSPACED_RUN, regex.V1)
+_EDGE = regex.compile(EDGE, regex.V1)
+#: References to soft hyphens and zero-width characters in HTML and Markdown.
+_REFERENCES = re.compile(
+    r"&(?:shy|zwn?j|ZeroWidthSpace|NoBreak|#173|#820[345]|#8288|#[xX]0*(?:ad|AD|200[bcdBCD]|2060));"
+)
+#: Characters that are ignored, or equal to others only by normalization or Unicode's full case folding.
+_CHARACTERS = (
+    r"\xad\x{34f}\x{61c}\x{180b}-\x{180e}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2069}\x{feff}"
+    r"\x{300}-\x{36f}\x{958}-\x{95f}\x{9dc}-\x{9df}\x{a33}-\x{a5e}\x{3099}\x{309a}\x{1100}-\x{11ff}"
+    r"ßİıŉǰΐΰև\x{1e96}-\x{1e9e}\x{1f50}-\x{1fff}\x{fb00}-\x{fb4e}"
+)
+#: A pattern for the lines that ripgrep can't compare with a term.
+_UNFOLDED = rf"(?-i:[{_CHARACTERS}])|{_REFERENCES.pattern}"
 
 #: The order of passages; ``none`` is another name for ``order``, the default.
 Ranking = Literal["order", "bm25", "raw", "none"]
@@ -69,18 +87,22 @@ class Term(Record, frozen=True, kw_only=True):
     """A string to search for. A term of kind ``word`` matches only at the start of a word."""
 
     text: str
-    kind: Literal["quoted", "identifier", "word"]
+    kind: Literal["quoted", "identifier", "word", "letters"]
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the term, which ripgrep and :mod:`re` can both match in linear time."""
-        literal = re.escape(self.text)
-        return rf"\b{literal}" if self.kind == "word" else literal
+        """A regular expression for lines with the term, which ripgrep and :mod:`re` match in linear time.
+
+        A word can also start after a letter of a script without spaces, so it may follow any character but
+        those of ASCII.
+        """
+        literal = re.escape(folded(self.text))
+        return rf"(?:\b|[^\x00-\x7f]){literal}" if self.kind == "word" else literal
 
 
-def extract_terms(query: str) -> tuple[Term, ...]:
+def extract_terms(query: str, stop_words: Container[str] = QUESTION_WORDS) -> tuple[Term, ...]:
     """Return the terms in a query. The result is empty only if the query is blank."""
-    readable = query.encode("utf-8", "ignore").decode("utf-8")
+    readable = visible(query.encode("utf-8", "ignore").decode("utf-8"))
     text = "".join(character if character >= " " else "\n" for character in readable)
     found: list[tuple[int, Term]] = []
 
@@ -90,7 +112,11 @@ def extract_terms(query: str) -> tuple[Term, ...]:
             found.append((match.start(), Term(text=literal[:TERM_CHARACTERS], kind="quoted")))
         return " " * (match.end() - match.start())
 
-    rest = _QUOTED.sub(keep_quoted, text)
+    def keep_pairs(match: re.Match[str]) -> str:
+        found.extend((match.start(), Term(text=pair, kind="letters")) for pair in pairs_of(match[0]))
+        return " " * (match.end() - match.start())
+
+    rest: str = _UNSPACED.sub(keep_pairs, _QUOTED.sub(keep_quoted, text))
     stopped: list[tuple[int, Term]] = []
     for match in _TOKEN.finditer(rest):
         token = match.group().rstrip(".:-").lstrip(":")[:TERM_CHARACTERS]
@@ -101,13 +127,13 @@ def extract_terms(query: str) -> tuple[Term, ...]:
             term = Term(text=token, kind="identifier")
         else:
             term = Term(text=word.group(), kind="word")
-        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in QUESTION_WORDS)
+        stop = term.kind == "word" and (len(term.text) < 2 or folded(term.text) in stop_words)
         (stopped if stop else found).append((match.start(), term))
     if not found:
         found = stopped or [(0, Term(text=token[:TERM_CHARACTERS], kind="quoted")) for token in text.split()]
     distinct: dict[str, Term] = {}
     for _, term in sorted(found, key=lambda item: item[0]):
-        distinct.setdefault(term.text.lower(), term)
+        distinct.setdefault(folded(term.text), term)
     return tuple(distinct.values())[:TERM_LIMIT]
 
 
@@ -173,6 +199,7 @@ class Grep:
     """Searches the files ``sources`` below ``root`` (paths relative to ``root``).
 
     ``texts`` are a folder and, for each binary document, the name of its text in this folder.
+    ``stop_words`` are removed from queries.
     """
 
     def __init__(
@@ -181,12 +208,14 @@ class Grep:
         sources: Collection[str],
         *,
         texts: tuple[Path, Mapping[str, str]] = (Path(), {}),
+        stop_words: Container[str] = QUESTION_WORDS,
         context_lines: int = CONTEXT_LINES,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self._root = root
         self._sources = frozenset(sources)
         self._texts, self._text_of = texts
+        self._stop_words = stop_words
         self._context = context_lines
         self._deadline_s = deadline_s
 
@@ -205,9 +234,9 @@ class Grep:
         frequencies to the given files. Raises :class:`~branchrank.core.errors.CorpusError` if the root is
         not a folder.
         """
-        terms = extract_terms(query)
+        terms = extract_terms(query, self._stop_words)
         searched = self._sources if sources is None else frozenset(sources)
-        found = self._matches([term.pattern for term in terms], searched)
+        found = self._matches(terms, searched)
         clusters = [
             cluster
             for source, lines in found.files.items()
@@ -230,19 +259,21 @@ class Grep:
             notices=found.notices,
         )
 
-    def _matches(self, patterns: Sequence[str], searched: frozenset[str]) -> Matches:
+    def _matches(self, terms: Sequence[Term], searched: frozenset[str]) -> Matches:
         """Search files of text where they are, and binary documents in their stored texts."""
+        patterns = [*(term.pattern for term in terms), *((_UNFOLDED,) if terms else ())]
         found = search_files(
             self._root, patterns, searched - self._text_of.keys(), deadline_s=self._deadline_s
         )
         stored = {source: self._text_of[source] for source in searched & self._text_of.keys()}
         if not stored:
-            return found
+            return _with_terms(found, terms)
         more = search_files(self._texts, patterns, set(stored.values()), deadline_s=self._deadline_s)
         files = found.files | {
             source: more.files[name] for source, name in stored.items() if name in more.files
         }
-        return Matches(files=dict(sorted(files.items())), notices=(*found.notices, *more.notices))
+        notices = (*found.notices, *more.notices)
+        return _with_terms(Matches(files=dict(sorted(files.items())), notices=notices), terms)
 
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
@@ -276,6 +307,19 @@ class Grep:
         )
 
 
+def _with_terms(found: Matches, terms: Sequence[Term]) -> Matches:
+    """Drop the lines without a term, which were found because of characters that only folding removes."""
+    kept = {
+        source: [
+            line
+            for line in lines
+            if (line.text.isascii() and not _REFERENCES.search(line.text)) or any(counts_of(terms, line.text))
+        ]
+        for source, lines in found.files.items()
+    }
+    return replace(found, files={source: lines for source, lines in kept.items() if lines})
+
+
 def _clusters(source: str, lines: Sequence[MatchedLine], context: int, most: int) -> list[_Cluster]:
     """Group a file's matched lines whose contexts touch, into passages of at most ``most`` lines (0: any)."""
     groups: list[list[MatchedLine]] = []
@@ -295,7 +339,7 @@ def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int) -> tu
     Terms are counted only in the matched lines. No occurrence is missed, because every line that contains a
     term is a matched line.
     """
-    texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
+    texts = [_comparable("\n".join(line.text for line in cluster.lines)) for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])
     whole = "\n".join(texts)  # terms contain no line breaks, so no match spans two clusters
     lengths = np.array([cluster.last - cluster.first + 1 for cluster in clusters], float)
@@ -313,21 +357,25 @@ def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int) -> tu
 
 
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
-    """Return how often each term occurs in ``text``, ignoring case."""
-    lowered = text.lower()
-    return [len(_occurrences(term, lowered)) for term in terms]
+    """Return how often each term occurs in ``text``, after folding."""
+    comparable = _comparable(text)
+    return [len(_occurrences(term, comparable)) for term in terms]
 
 
-def _occurrences(term: Term, lowered: str) -> list[int]:
-    """Return the offsets of a term's non-overlapping matches in a lower-case text, ascending."""
-    literal = term.text.lower()
+def _comparable(text: str) -> str:
+    return folded(_REFERENCES.sub("", text) if "&" in text else text)
+
+
+def _occurrences(term: Term, comparable: str) -> list[int]:
+    """Return the offsets of a term's non-overlapping matches in a folded text, ascending."""
+    literal = folded(term.text)
     found = []
-    at = lowered.find(literal)
+    at = comparable.find(literal)
     while at >= 0:
-        inside = term.kind == "word" and at > 0 and (lowered[at - 1].isalnum() or lowered[at - 1] == "_")
+        inside = term.kind == "word" and not _EDGE.match(comparable, at)
         if not inside:
             found.append(at)
-        at = lowered.find(literal, at + (1 if inside else len(literal)))
+        at = comparable.find(literal, at + (1 if inside else len(literal)))
     return found
 
 

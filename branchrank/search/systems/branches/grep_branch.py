@@ -24,6 +24,7 @@ from branchrank.core.settings import BenchmarkSettings, GrepSettings
 from branchrank.core.spec import Branch
 from branchrank.documents.reading import TEXTS
 from branchrank.index.reader import Index
+from branchrank.index.stores.analyzer import stop_words
 from branchrank.search.files.grep_search import PASSAGE_LINES, Grep, GrepPassage, GrepResult, Ranking
 from branchrank.search.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 
@@ -60,6 +61,7 @@ class GrepKind(BranchKind):
             opening.corpus_root,
             index.sources,
             texts=(index.directory / TEXTS, index.text_files),
+            stop_words=stop_words(index.bm25_settings),
             context_lines=settings.context_lines,
         )
         chunks_of = partial(chunks_in, index)
