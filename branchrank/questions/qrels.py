@@ -30,6 +30,7 @@ from branchrank.documents.ir_collections import (
     read_lines,
 )
 from branchrank.questions.question_files import ABSENT_GOLD
+from branchrank.scoring.matching import JUDGED_WRONG
 
 #: Maps each query id to a map from document ids to relevance.
 Qrels = dict[str, dict[str, int]]
@@ -161,7 +162,9 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
             notes.append(f"query {query.id!r}: {len(absent)} relevant documents are not in the corpus")
         if relevance:
             own = lengths.get(query.id) if remove_query else None
-            questions.append(_question(query, relevance, absent, own))
+            wrong = [key for key, grade in qrels[query.id].items() if grade <= 0 and key != own_key]
+            extra = {ABSENT_GOLD: absent, JUDGED_WRONG: wrong}
+            questions.append(_question(query, relevance, extra, own))
         else:
             notes.append(f"query {query.id!r} has no relevant document and is ignored")
     if not questions:
@@ -169,7 +172,9 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
     return BeirQuestions(questions, notes)
 
 
-def _question(query: _Query, relevance: dict[str, int], absent: list[str], own_lines: int | None) -> Question:
+def _question(
+    query: _Query, relevance: dict[str, int], extra: dict[str, list[str]], own_lines: int | None
+) -> Question:
     own = entry_source(query.id)
     return Question(
         id=query.id,
@@ -180,5 +185,5 @@ def _question(query: _Query, relevance: dict[str, int], absent: list[str], own_l
         ),
         gold_level="file",
         excluded_spans=(Span(source=own, line_start=1, line_end=own_lines),) if own_lines else (),
-        extra={ABSENT_GOLD: [entry_source(key) for key in sorted(absent)]} if absent else {},
+        extra={name: list(map(entry_source, sorted(keys))) for name, keys in extra.items() if keys},
     )

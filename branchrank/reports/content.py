@@ -117,6 +117,7 @@ def facts(run: RunData) -> ReportSection:
         rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
     rows += [
         ("seal", "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"),
+        *([("judged hits", run.judged[0])] if run.judged[0] else []),
         ("hits kept", str(record.top_k)),
         ("seed", str(record.seed)),
         ("created", record.created),

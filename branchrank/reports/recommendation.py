@@ -77,6 +77,8 @@ def cautions(run: RunData) -> list[Caution]:
         for each in run.judgment.comparisons
         if each.is_significant and each.more_pages
     )
+    words, differs = run.judged
+    found += [Caution(kind="judged", words=words)] if differs else []
     found += failures(run.rows, run.record.predictors)
     return sorted(found, key=lambda caution: bool(caution.predictor))
 

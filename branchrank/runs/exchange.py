@@ -53,16 +53,18 @@ from branchrank.runs.comparisons import ALL_PAIRS, baselines_of, pairs_of
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
+from branchrank.runs.words import judged_words
 from branchrank.scoring.comparison import DEFAULTS, CompareOptions
 from branchrank.scoring.matching import (
     Judged,
     falling,
+    judged_wrong,
     question_qrels,
     question_run,
     resolve_source,
     run_ranking,
 )
-from branchrank.scoring.measures import BEIR_MEASURES, Measure, mean, parse_measure, score
+from branchrank.scoring.measures import BEIR_MEASURES, Measure, judged_measure, mean, parse_measure, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +123,8 @@ def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     if ids == "gold":
         return question_qrels(question)
     graded = sorted((item.relevance or 1, document_id(item.source_file)) for item in question.gold)
-    return {document: relevance for relevance, document in graded}
+    wrong = {document_id(source): 0 for source in sorted(judged_wrong(question))}
+    return {**wrong, **{document: relevance for relevance, document in graded}}
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> dict[str, float]:
@@ -236,13 +239,18 @@ def compare_rankings(
     names = list(runs)
     baselines = baselines_of(ALL_PAIRS if options.all_pairs else options.baseline, names)
     counted = f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"
-    return results_table(
+    table = results_table(
         f"{title}, {counted}" if title else counted,
         {name: run_scores(run, qrels, measures) for name, run in runs.items()},
         {query: query for query in qrels},
         pairs_of(baselines, names),
         options,
     )
+    judged = judged_measure(measures[0])
+    shares = {
+        name: mean(run_scores(run, qrels, [judged])[str(judged)].values()) for name, run in runs.items()
+    }
+    return msgspec.structs.replace(table, judged=judged_words(str(judged), shares))
 
 
 def compare_trec(

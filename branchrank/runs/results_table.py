@@ -65,6 +65,8 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     measures: tuple[str, ...]
     systems: tuple[SystemResult, ...]
     comparisons: tuple[Comparison, ...]
+    #: The share of judged hits (:func:`~branchrank.runs.words.judged_words`).
+    judged: tuple[str, bool] = ("", False)
 
     @property
     def baselines(self) -> tuple[str, ...]:
@@ -121,6 +123,8 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return the table, the meaning of the marks, and a line for each comparison."""
         lines = [self.title, "", *plain(self.table, left=True)]
+        words, differs = self.judged
+        lines += ["", *wrap(f"warning: {words}" if differs else words, WIDTH)] if words else []
         if self.comparisons:
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
             lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
@@ -246,6 +250,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
         measures=tuple(labels.values()),
         systems=_systems(scores, run.clusters),
         comparisons=tuple(replace(each, measure=tested) for each in run.judgment.comparisons if tested),
+        judged=run.judged,
     )
 
 

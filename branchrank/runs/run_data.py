@@ -39,9 +39,10 @@ from branchrank.runs.scores import Scores, standard_measures
 from branchrank.runs.slices import GoldFacts, questions_where
 from branchrank.runs.summary import SummaryRow, summarize
 from branchrank.runs.timings import Timing, read_timings
+from branchrank.runs.words import judged_words
 from branchrank.scoring.comparison import CompareOptions, Comparison
-from branchrank.scoring.matching import GOLD_LEVELS, gold_level
-from branchrank.scoring.measures import NamedMeasure, named_measure
+from branchrank.scoring.matching import GOLD_LEVELS, gold_level, is_judged
+from branchrank.scoring.measures import NamedMeasure, judged_measure, named_measure
 
 #: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
@@ -139,6 +140,15 @@ class RunData:
         grades from qrels, only the requested measures are shown.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
+
+    @cached_property
+    def judged(self) -> tuple[str, bool]:
+        """What :func:`judged_words` says about the run, or nothing if its gold is not judged documents."""
+        if self.primary.mode != "graded" or not all(is_judged(each) for each in self.asked if each.gold):
+            return "", False
+        name = str(judged_measure(self.primary.measure))
+        measure = named_measure(name, "graded")
+        return judged_words(name, {each: self.scores.average(each, measure) for each in self.predictors})
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:

@@ -39,7 +39,7 @@ class Caution(Record, frozen=True, kw_only=True):
     ``failed`` means that all queries or all LLM calls of the predictor failed.
     """
 
-    kind: Literal["pilot", "tuned", "unasked", "recorded", "failures", "failed"]
+    kind: Literal["pilot", "tuned", "unasked", "recorded", "judged", "failures", "failed"]
     words: str
     predictor: str = ""
 

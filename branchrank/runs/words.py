@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isinf
 
 from branchrank.runs.scores import Estimate
@@ -191,6 +192,23 @@ def interval_words(comparison: Comparison, *, family: bool = True) -> str:
         return f"no interval: {FEW_PAGES}"
     name = confidence(comparison, family=family)
     return f"{name}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
+
+
+#: Shares of judged hits with a smaller difference are the same.
+_SAME_SHARE = 0.01
+
+
+def judged_words(measure: str, shares: Mapping[str, float]) -> tuple[str, bool]:
+    """Describe the share of judged hits for each system, and return whether the shares differ.
+
+    The text is empty if all hits of all systems are judged, or if there are no systems.
+    """
+    if all(share >= 1 for share in shares.values()):
+        return "", False
+    text = f"{measure}: {', '.join(f'{name} {share:.4f}' for name, share in shares.items())}"
+    if max(shares.values()) - min(shares.values()) < _SAME_SHARE:
+        return text, False
+    return f"{text}; unjudged hits count as wrong, against the systems that have more of them", True
 
 
 def why_open(comparison: Comparison) -> list[str]:

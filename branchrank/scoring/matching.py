@@ -200,7 +200,9 @@ class Judged(Record, frozen=True, kw_only=True):
             of_pages = {page: RELAXED_GAIN for source, page in pages.items() if weak[source]}
             other = _items(ranks, of_pages, sets)
             needs = self.ranking("relaxed").needs
-            items = _Items(exact.found + other.found, exact.gold + other.gold, needs)
+            wrong = judged_wrong(question)
+            gains |= {rank: 0 for rank, hit in ranked if resolve_source(hit.source, question) in wrong}
+            items = _Items(exact.found + other.found, exact.gold + other.gold + (0,) * len(wrong), needs)
         else:
             ranks = self._credited(SHARES.get(mode))
             gains = dict.fromkeys(ranks.values(), STRICT_GAIN)
@@ -345,6 +347,17 @@ def source_cluster(question: Question) -> str:
 def is_judged(question: Question) -> bool:
     """Return whether the gold consists of documents judged for relevance, as in TREC and BEIR datasets."""
     return question.gold_level == "file" and bool(question.gold) and question.gold[0].relevance is not None
+
+
+#: The key that lists the sources of the documents that were judged not relevant.
+JUDGED_WRONG = "judged_wrong"
+
+
+def judged_wrong(question: Question) -> frozenset[str]:
+    """Return the sources of the documents that were judged not relevant to the question."""
+    given = question.extra.get(JUDGED_WRONG)
+    listed = frozenset(map(str, given)) if isinstance(given, list) else frozenset[str]()
+    return listed - {item.source_file for item in question.gold}
 
 
 def question_qrels(question: Question) -> dict[str, int]:

@@ -48,6 +48,27 @@ class Ranking(Record, frozen=True, kw_only=True):
         if self.items is _ONE_PER_HIT:
             msgspec.structs.force_setattr(self, "items", self.gains)
 
+    def judged_only(self) -> Ranking:
+        """Return the ranking of the judged hits alone. A hit with a negative grade is not judged."""
+        kept = [(rank, gain) for rank, gain in self.gains if gain >= 0]
+        places = {rank: place for place, (rank, _) in enumerate(kept, start=1)}
+        return msgspec.structs.replace(
+            self,
+            gains=tuple((places[rank], gain) for rank, gain in kept),
+            returned=len(kept),
+            items=tuple((places[rank], gain) for rank, gain in self.items if rank in places),
+            needs=tuple(rank and places.get(rank) for rank in self.needs),
+        )
+
+    def exponential(self) -> Ranking:
+        """Return the ranking with each gain g above 0 replaced by 2 ** g - 1."""
+
+        def raised(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+            return tuple((rank, _exponential(gain)) for rank, gain in pairs)
+
+        gold = tuple(map(_exponential, self.gold))
+        return msgspec.structs.replace(self, gains=raised(self.gains), items=raised(self.items), gold=gold)
+
     def relevant_ranks(self, rel: int, cutoff: int | None) -> list[int]:
         """Return the ranks, up to the cutoff, of the hits whose gain is at least ``rel``."""
         return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
@@ -61,6 +82,12 @@ class Ranking(Record, frozen=True, kw_only=True):
         return sum(gain >= rel for gain in self.gold)
 
 
+def _exponential(gain: int) -> int:
+    return 2 ** min(gain, _LARGEST_GRADE) - 1 if gain > 0 else gain
+
+
+#: Larger grades have the exponential gain of this one, since larger gains are not floating-point numbers.
+_LARGEST_GRADE = 1000
 Compute = Callable[..., float]
 #: How a hit becomes correct (:mod:`branchrank.scoring.matching`).
 Mode = Literal["strict", "half", "full", "relaxed", "graded"]
@@ -125,6 +152,29 @@ def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0
 
 
+def r_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the precision at rank R, where R is the number of relevant items."""
+    return precision(ranking, ranking.relevant_gold(rel), rel)
+
+
+#: The highest grade of the judgments for which ERR is defined, as in gdeval.
+HIGHEST_GRADE = 4
+
+
+def expected_reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Return the expected value of 1 / rank for the hit that satisfies a reader, who reads from the top.
+
+    A hit with the grade g satisfies the reader with the probability (2 ** g - 1) / 16, where g is at most 4.
+    """
+    expected, still_reading = 0.0, 1.0
+    for rank, gain in ranking.gains:
+        if cutoff is None or rank <= cutoff:
+            satisfied = (2 ** min(max(gain, 0), HIGHEST_GRADE) - 1) / 2**HIGHEST_GRADE
+            expected += still_reading * satisfied / rank
+            still_reading *= 1 - satisfied
+    return expected
+
+
 def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     """Return the share of the first ``cutoff`` hits that were judged, or 0 if there are no hits."""
     depth = ranking.returned if cutoff is None else min(cutoff, ranking.returned)
@@ -161,7 +211,8 @@ PERSISTENCE = 0.8
 class Definition(Record, frozen=True, kw_only=True):
     """The name, function and unit of a measure, and the parameters that the measure accepts.
 
-    The formulas and their sources are in ``docs/measures.md``.
+    Upper and lower case, ``_`` and ``-`` make no difference in names and aliases. The formulas and their
+    sources are in ``docs/measures.md``.
     """
 
     name: str
@@ -170,6 +221,8 @@ class Definition(Record, frozen=True, kw_only=True):
     takes_rel: bool = True
     #: Whether the measure has a persistence p, which is the last argument of ``compute``.
     takes_p: bool = False
+    #: Whether the measure has the parameter dcg, which selects linear or exponential gains.
+    takes_dcg: bool = False
     #: Whether ``@k`` is required, optional or not allowed.
     cutoff: Literal["needed", "optional", "none"] = "optional"
     #: Whether the mean is a share of the questions, which is printed in percent.
@@ -178,15 +231,17 @@ class Definition(Record, frozen=True, kw_only=True):
 
 
 DEFINITIONS = (
-    Definition(name="Success", aliases=("hit",), cutoff="needed", is_share=True, compute=success),
+    Definition(name="Success", aliases=("hit", "hit_rate"), cutoff="needed", is_share=True, compute=success),
     Definition(name="All", takes_rel=False, cutoff="needed", is_share=True, compute=all_needs),
-    Definition(name="RR", aliases=("MRR",), compute=reciprocal_rank),
-    Definition(name="nDCG", aliases=("NDCG",), takes_rel=False, compute=ndcg),
+    Definition(name="RR", aliases=("MRR", "recip_rank"), compute=reciprocal_rank),
+    Definition(name="nDCG", takes_rel=False, takes_dcg=True, compute=ndcg),
     Definition(name="AP", aliases=("MAP",), compute=average_precision),
     Definition(name="R", aliases=("Recall",), cutoff="needed", compute=recall),
     Definition(name="P", aliases=("Precision",), cutoff="needed", compute=precision),
     Definition(name="Judged", takes_rel=False, compute=judged),
-    Definition(name="Bpref", aliases=("bpref", "BPref"), cutoff="none", compute=binary_preference),
+    Definition(name="Bpref", cutoff="none", compute=binary_preference),
+    Definition(name="Rprec", aliases=("r_precision",), cutoff="none", compute=r_precision),
+    Definition(name="ERR", takes_rel=False, compute=expected_reciprocal_rank),
     Definition(name="RBP", takes_p=True, compute=rank_biased_precision),
 )
 
@@ -205,24 +260,43 @@ class Measure(Record, frozen=True, kw_only=True):
     cutoff: int | None = None
     rel: int = 1
     p: float = PERSISTENCE
+    #: Whether a grade g counts as 2 ** g - 1.
+    is_exponential: bool = False
+    #: Whether hits that were not judged are ignored.
+    judged_only: bool = False
 
     def __str__(self) -> str:
         given = [f"rel={self.rel}"] if self.rel != 1 else []
         given += [f"p={Decimal(str(self.p)):f}"] if self.p != PERSISTENCE else []
+        given += ["dcg='exp-log2'"] if self.is_exponential else []
+        given += ["judged_only=True"] if self.judged_only else []
         parameters = f"({','.join(given)})" if given else ""
         cutoff = f"@{self.cutoff}" if self.cutoff is not None else ""
         return f"{self.definition.name}{parameters}{cutoff}"
 
     def __call__(self, ranking: Ranking) -> float:
         """Return the measure's value for one question, in 0..1."""
+        ranking = ranking.judged_only() if self.judged_only else ranking
+        ranking = ranking.exponential() if self.is_exponential else ranking
         persistence = (self.p,) if self.definition.takes_p else ()
         return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
 
 
-_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]{1,99}))?")
-_ARGUMENT = re.compile(
-    r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]{1,99})|p\s*=\s*(?P<p>0?\.[0-9]+))\s*"
+#: A name of ir-measures (``nDCG@10``), trec_eval (``ndcg_cut_10``, ``P.10``) or ranx (``precision@5-l2``).
+_NAME = re.compile(
+    r"(?P<name>[A-Za-z]+(?:[_-][A-Za-z]+)*?)(?:\((?P<arguments>[^()]*)\))?"
+    r"(?:(?:@|(?:_cut)?[_.])(?P<cutoff>[0-9]{1,99}))?(?:-l(?P<rel>[0-9]{1,99}))?"
 )
+#: The names that other programs give to measures with parameters.
+_WITH_PARAMETERS = {r"(?i)^ndcg_burges\b": "nDCG(dcg='exp-log2')", r"(?i)^rbp\.(\d+)$": r"RBP(p=.\1)"}
+#: Maps each parameter to a pattern of its values.
+_VALUES = {
+    "rel": "[0-9]{1,99}",
+    "cutoff": "[0-9]{1,99}",
+    "p": r"0?\.[0-9]+",
+    "dcg": "log2|exp-log2",
+    "judged_only": "True|False",
+}
 
 
 def parse_measure(text: str, scoring: str = "") -> Measure:
@@ -232,9 +306,11 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
     :class:`UsageError` for an unknown name, for a parameter that the measure does not accept, and for a
     required cutoff that is missing or zero.
     """
-    whole = scoring + text
-    match = _NAME.fullmatch(text.strip())
-    definition = _BY_NAME.get(match["name"]) if match else None
+    whole, text = scoring + text, text.strip()
+    for pattern, name in _WITH_PARAMETERS.items():
+        text = re.sub(pattern, name, text)
+    match = _NAME.fullmatch(text)
+    definition = _FOLDED.get(_folded(match["name"])) if match else None
     if match and definition is None and match["name"] in MEASURES.installed:
         definition = MEASURES.get(match["name"])
     if match is None or definition is None:
@@ -242,47 +318,63 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
             f"{scoring}{name}{'@k' if each.cutoff == 'needed' else ''}" for name, each in _BY_NAME.items()
         )
         near = nearest(match["name"] if match else text, MEASURES.names)
-        number = re.search(r"\d+$", text.strip())
-        rest = text.strip()[len(match["name"]) :] if match else f"@{number[0]}" if number else ""
+        number = re.search(r"\d+$", text)
+        rest = text[len(match["name"]) :] if match else f"@{number[0]}" if number else ""
         remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"
         raise UsageError(f"unknown measure {whole!r}", remedy=remedy)
-    parameters, p = _parse_arguments(whole, match["arguments"])
-    if match["cutoff"] is not None:
-        parameters["cutoff"] = int(match["cutoff"])
-    cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
-    if cutoff is not None and definition.cutoff == "none":
+    given = _parse_arguments(whole, match["arguments"] or "")
+    given |= {key: match[key] for key in ("cutoff", "rel") if match[key] is not None}
+    made = Measure(
+        definition=definition,
+        cutoff=int(given["cutoff"]) if "cutoff" in given else None,
+        rel=int(given.get("rel", 1)),
+        p=float(given.get("p", PERSISTENCE)),
+        is_exponential=given.get("dcg") == "exp-log2",
+        judged_only=given.get("judged_only") == "True",
+    )
+    if made.cutoff is not None and definition.cutoff == "none":
         raise UsageError(f"measure {whole!r} does not have a cutoff", remedy=f"{scoring}{match['name']}")
-    if cutoff == 0 or (cutoff is None and definition.cutoff == "needed"):
+    if made.cutoff == 0 or (made.cutoff is None and definition.cutoff == "needed"):
         raise UsageError(
             f"measure {whole!r} needs a cutoff of at least 1", remedy=f"{scoring}{match['name']}@5"
         )
-    if rel < 1 or ("rel" in parameters and not definition.takes_rel):
+    taken = {"rel": definition.takes_rel, "p": definition.takes_p, "dcg": definition.takes_dcg}
+    for key in given:
+        if not taken.get(key, True):
+            raise UsageError(
+                f"measure {whole!r} does not accept {key}", remedy=f"remove {key} from {whole!r}"
+            )
+    if made.rel < 1 or not 0 < made.p < 1:
         raise UsageError(
-            f"measure {whole!r} does not accept this relevance threshold", remedy=f"remove rel from {whole!r}"
+            f"measure {whole!r}: rel must be at least 1, and p between 0 and 1", remedy="rel=1, or p=0.8"
         )
-    if p is not None and not (definition.takes_p and 0 < p < 1):
-        raise UsageError(
-            f"measure {whole!r} does not accept this persistence", remedy="RBP(p=0.8), p between 0 and 1"
-        )
-    return Measure(definition=definition, cutoff=cutoff, rel=rel, p=PERSISTENCE if p is None else p)
+    return made
 
 
-def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return two values: a dict of the integer arguments, and ``p`` (``None`` if ``p`` was not given)."""
-    parameters: dict[str, int] = {}
-    p: float | None = None
-    for argument in (arguments or "").split(",") if arguments else ():
-        match = _ARGUMENT.fullmatch(argument)
-        if match is None:
+def _folded(name: str) -> str:
+    return re.sub("[_-]", "", name).casefold()
+
+
+_FOLDED = {_folded(name): each for name, each in _BY_NAME.items()}
+
+
+def _parse_arguments(text: str, arguments: str) -> dict[str, str]:
+    """Return the values of the parameters in parentheses."""
+    found: dict[str, str] = {}
+    for argument in filter(None, arguments.split(",")):
+        key, _, value = (part.strip().strip("'\"") for part in argument.partition("="))
+        if not re.fullmatch(_VALUES.get(key, "(?!)"), value):
             raise UsageError(
                 f"measure {text!r}: cannot read the parameter {argument.strip()!r}",
-                remedy="write rel=2, cutoff=5 or, for RBP, p=0.8",
+                remedy="write rel=2, cutoff=5, judged_only=True, dcg='exp-log2' (nDCG) or p=0.8 (RBP)",
             )
-        if match["p"] is not None:
-            p = float(match["p"])
-        else:
-            parameters[match["key"]] = int(match["value"])
-    return parameters, p
+        found[key] = value
+    return found
+
+
+def judged_measure(like: Measure) -> Measure:
+    """Return ``Judged`` with the cutoff of another measure, or with 10 if that measure has no cutoff."""
+    return parse_measure(f"Judged@{like.cutoff or 10}")
 
 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:

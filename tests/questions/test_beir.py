@@ -24,6 +24,7 @@ from branchrank.core.settings import Bm25Settings
 from branchrank.documents.ir_collections import entry_id, entry_source, unpack_beir
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
+from branchrank.reports.recommendation import cautions
 from branchrank.run import Run
 from branchrank.runs.exchange import export_trec, read_trec, trec_token
 from branchrank.runs.rows import Row
@@ -287,6 +288,46 @@ def test_long_ids_have_files_of_their_own(tmp_path: Path) -> None:
     found = Run.load(directory)
     for predictor in found.scores.predictors:
         assert found.scores.average(predictor, named_measure("strict_hit@1")) == 1.0, predictor
+
+
+def test_a_run_shows_the_share_of_judged_hits_and_warns_if_it_differs(tmp_path: Path) -> None:
+    """d4 was judged wrong for q1, and nobody judged d3 and d4 for q2."""
+    entries = [{"_id": f"d{place}", "text": f"topic{place}"} for place in range(1, 5)]
+    queries = [{"_id": "q1", "text": "topic1"}, {"_id": "q2", "text": "topic2"}]
+    qrels = ["q1\td1\t1", "q1\td4\t0", "q1\td3\t-1", "q2\td2\t2", "q2\td1\t0"]
+    folder = make_folder(tmp_path / "n", entries, queries, qrels)
+    runs = {"old": ("d1 d4", "d2 d1"), "new": ("d2 d1", "d3 d4"), "other": ("d4 d1", "d1 d2")}
+    flags = ["--data-dir", tmp_path / "data", "-m", "nDCG@2", "-m", "Judged@2", "-m", "Bpref", "--quiet"]
+    for name, found in runs.items():
+        lines = [
+            f"q{query} Q0 {key} 1 {9 - place} t\n"
+            for query, keys in enumerate(found, start=1)
+            for place, key in enumerate(keys.split())
+        ]
+        (tmp_path / f"{name}.run").write_text("".join(lines))
+        flags += ["--predictor", f"trec:{tmp_path / name}.run"]
+    result = invoke("beir", "run", folder, "--reports", tmp_path / "reports", *flags)
+    assert result.exit_code == 0, result.output
+    run = Run.load(next((tmp_path / "reports").iterdir()))
+    shares = [run.scores.average(name, named_measure("graded_Judged@2")) for name in run.predictors]
+    assert shares == [1.0, 0.25, 1.0]
+    text, differs = run.judged
+    assert differs
+    assert [f"{share:.4f}" in text for share in shares] == [True] * 3
+    assert text in (run.directory / "report.md").read_text().replace("\\", "")
+    assert [each.words for each in cautions(run) if each.kind == "judged"] == [text]
+    assert "warning: Judged@2" in result.output
+    assert (
+        invoke("export-trec", run.directory, "--output", tmp_path / "out", "--ids", "document").exit_code == 0
+    )
+    theirs = ir_measures.calc_aggregate(
+        [ir_measures.Bpref, ir_measures.Judged @ 2],
+        ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.txt")),
+        ir_measures.read_trec_run(str(next((tmp_path / "out").glob("*new*.run")))),
+    )
+    name = run.predictors[1]
+    assert theirs[ir_measures.Judged @ 2] == shares[1]
+    assert theirs[ir_measures.Bpref] == run.scores.average(name, named_measure("graded_Bpref"))
 
 
 IDS = [

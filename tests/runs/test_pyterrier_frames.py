@@ -52,7 +52,7 @@ def test_the_columns_are_those_of_pyterriers_data_model(run: Run) -> None:
         assert list(ranked["score"]) == sorted(ranked["score"], reverse=True)
         assert ranked["score"].is_unique
         assert ranked["docno"].is_unique
-    assert set(qrels["label"]) == {1, 2}
+    assert set(qrels["label"]) == {0, 1, 2}
 
 
 def test_ir_measures_scores_the_frames_as_the_run_does(run: Run) -> None:

@@ -11,7 +11,8 @@ from support.made_runs import Planned, make_questions, make_run
 from branchrank.core.errors import BranchRankError, InputError
 from branchrank.questions.qrels import read_qrels
 from branchrank.run import Run
-from branchrank.runs.exchange import export_trec, read_trec, score_trec
+from branchrank.runs.exchange import compare_trec, export_trec, read_trec, score_trec
+from branchrank.scoring.comparison import CompareOptions
 from branchrank.scoring.measures import named_measure
 
 MEASURES = ["Success@1", "Success(rel=2)@1", "RR", "nDCG@10", "nDCG", "R@100", "AP", "P@5", "AP(rel=2)"]
@@ -198,6 +199,25 @@ def test_runs_of_ms_marco_are_read(tmp_path: Path) -> None:
     for wrong in ("0.5", "0", "-1", "high"):
         with pytest.raises(BranchRankError, match=f":1: '{wrong}' is not a rank"):
             read_trec(write(tmp_path / "wrong.tsv", f"1\td9\t{wrong}"))
+
+
+@pytest.mark.parametrize("second", ["d2 d1", "d1 d9", "d9 d2"])
+@pytest.mark.parametrize("first", ["d1 d2", "d8 d1"])
+def test_incomplete_judgments_are_shown_and_unequal_ones_give_a_warning(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    qrels = write(tmp_path / "qrels", "q1 0 d1 1", "q1 0 d2 0")
+    runs = []
+    for name, keys in (("a", first), ("b", second)):
+        lines = [f"q1 Q0 {key} 0 {9 - place} t" for place, key in enumerate(keys.split())]
+        runs.append(write(tmp_path / f"{name}.run", *lines))
+    table = compare_trec(qrels, runs, CompareOptions(measures=("RR@2",)))
+    shares = [sum(key in ("d1", "d2") for key in keys.split()) / 2 for keys in (first, second)]
+    words, warned = table.judged
+    assert bool(words) == (min(shares) < 1) == ("Judged@2" in str(table))
+    assert warned == (shares[0] != shares[1]) == ("warning: Judged@2" in str(table))
+    assert all(f"{name} {share:.4f}" in words for name, share in zip("ab", shares, strict=True) if words)
+    assert table.measures == ("RR@2",)
 
 
 def test_compressed_runs_have_the_names_of_their_files(tmp_path: Path) -> None:

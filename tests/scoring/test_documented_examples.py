@@ -51,6 +51,8 @@ def compared(n, wins, losses, **options):
         ("P@k (precision)", "P@5", "P@5 = 1/5 = 0.2"),
         ("Judged@k", "Judged@5", "Judged@5 = 0.3333"),
         ("Bpref", "Bpref", "Bpref = 1"),
+        ("Rprec (R-precision)", "Rprec", "Rprec = 0"),
+        ("ERR and ERR@k (expected reciprocal rank)", "ERR@5", "3/32 = 0.0938"),
         ("RBP and RBP@k (rank-biased precision)", "RBP", "0.8 = 0.16"),
     ],
 )

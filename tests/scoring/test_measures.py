@@ -1,6 +1,7 @@
 """Measures by hand, by ir-measures, and by name."""
 
 import re
+import shutil
 from itertools import pairwise
 
 import ir_measures
@@ -10,14 +11,24 @@ from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.core.errors import UsageError
+from branchrank.runs.exchange import score_trec
 from branchrank.scoring.matching import judge, question_qrels, question_run, run_ranking
 from branchrank.scoring.measures import Ranking, mean, named_measure, parse_measure, score
 
 NAMES = [
     "Success@1", "Success(rel=2)@1", "Success@5", "Success(rel=2)@5", "RR", "RR(rel=2)", "RR@5",
     "nDCG", "nDCG@5", "nDCG@10", "AP", "AP(rel=2)@10", "R@5", "R(rel=2)@5", "P@5", "P(rel=2)@3",
-    "Judged@5", "Judged@10", "Bpref", "Bpref(rel=2)",
+    "Judged@5", "Judged@10", "Bpref", "Bpref(rel=2)", "Rprec", "Rprec(rel=2)",
 ]  # fmt: skip
+
+
+#: Names with parameters. The reference for an exponential gain maps each grade in ``GAINS``.
+ONLY = "judged_only=True"
+WITH_PARAMETERS = [
+    f"nDCG({ONLY})@5", f"AP({ONLY})", f"AP(rel=2,{ONLY})", f"P({ONLY})@3", f"R({ONLY})@5", f"RR({ONLY})",
+    f"Success({ONLY})@1", f"Rprec({ONLY})",
+]  # fmt: skip
+GAINS = {1: 1, 2: 3}
 
 
 def reference(name):
@@ -59,6 +70,14 @@ HAND = Ranking(gains=((2, 1), (3, 2), (6, 0)), returned=8, gold=(2, 2, 1))
         ("Judged@10", 3 / 8),
         ("Bpref", 2 / 3),
         ("Bpref(rel=2)", (1 - 1 / 1) / 2),
+        ("Rprec", 2 / 3),
+        ("Rprec(rel=2)", 0.0),
+        ("nDCG(dcg='exp-log2')@5", (1 / 1.5849625 + 3 / 2) / (3 + 3 / 1.5849625 + 1 / 2)),
+        ("RR(judged_only=True)", 1.0),
+        ("P(judged_only=True)@2", 1.0),
+        ("Judged(judged_only=True)", 1.0),
+        ("ERR@2", 1 / 16 / 2),
+        ("ERR", 1 / 16 / 2 + 15 / 16 * 3 / 16 / 3),
         ("RBP", 0.2 * (0.8 + 0.8**2)),
         ("RBP@2", 0.2 * 0.8),
         ("RBP(p=0.5,rel=2)", 0.5 * 0.5**2),
@@ -91,9 +110,73 @@ def test_names_are_those_of_ir_measures():
     assert ir_measures.parse_measure("RBP(rel=2,p=0.5)@10") == ir_measures.RBP(rel=2, p=0.5) @ 10
 
 
+OTHER_NAMES = {
+    "ndcg": "nDCG", "ndcg@10": "nDCG@10", "ndcg_cut_10": "nDCG@10", "ndcg_cut.10": "nDCG@10",
+    "NDCG@3": "nDCG@3", "map": "AP", "map_cut_100": "AP@100", "map@100": "AP@100", "MAP": "AP",
+    "P_10": "P@10", "P.10": "P@10", "p@10": "P@10", "precision@5": "P@5", "recall_1000": "R@1000",
+    "recall@7": "R@7", "recip_rank": "RR", "mrr": "RR", "mrr@10": "RR@10", "Rprec": "Rprec",
+    "RPrec": "Rprec", "r-precision": "Rprec", "r_precision": "Rprec", "bpref": "Bpref", "BPref": "Bpref",
+    "success_5": "Success@5", "hit_rate@5": "Success@5", "precision@5-l2": "P(rel=2)@5",
+    "map-l3": "AP(rel=3)", "rbp.95": "RBP(p=0.95)", "ndcg_burges@10": "nDCG(dcg='exp-log2')@10",
+    "ndcg_burges": "nDCG(dcg='exp-log2')", "err@20": "ERR@20", "judged_10": "Judged@10",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_names_of_trec_eval_and_ranx_are_understood(name):
+    assert str(parse_measure(name)) == OTHER_NAMES[name]
+    named = named_measure(f"graded_{name}")
+    assert (named.name, named.mode, str(named.measure)) == (f"graded_{name}", "graded", OTHER_NAMES[name])
+
+
+@pytest.mark.parametrize("name", [*WITH_PARAMETERS, "nDCG(dcg='exp-log2')@10", "ERR@10"])
+def test_names_with_parameters_are_those_of_ir_measures(name):
+    assert str(parse_measure(name)) == name
+    assert str(ir_measures.parse_measure(name)) == name
+
+
+RUN = "1 Q0 10 1 9 x\n1 Q0 11 2 8 x\n1 Q0 12 3 7 x\n1 Q0 13 4 6 x\n2 Q0 10 1 3 x\n2 Q0 14 2 2 x\n"
+QRELS = "1 0 11 2\n1 0 13 4\n1 0 15 1\n1 0 10 0\n1 0 16 3\n2 0 14 1\n2 0 10 -1\n3 0 1 1\n"
+#: What gdeval and trec_eval compute, by query.
+GOLDEN = {
+    "ERR@10": {"1": 0.28418, "2": 0.03125, "3": 0.0},
+    "ERR@2": {"1": 0.09375, "2": 0.03125, "3": 0.0},
+    "nDCG(dcg='exp-log2')@10": {"1": 0.39129, "2": 0.63093, "3": 0.0},
+    "nDCG(dcg='exp-log2')@3": {"1": 0.09049, "2": 0.63093, "3": 0.0},
+    "nDCG(judged_only=True)@3": {"1": 0.47323, "2": 1.0, "3": 0.0},
+    "RR(judged_only=True)": {"1": 0.5, "2": 1.0, "3": 0.0},
+    "Rprec(rel=2)": {"1": 1 / 3, "2": 0.0, "3": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_graded_measures_have_the_values_of_gdeval(tmp_path, name):
+    (tmp_path / "run").write_text(RUN)
+    (tmp_path / "qrels").write_text(QRELS)
+    [scored] = score_trec([tmp_path / "run"], tmp_path / "qrels", [name])
+    assert scored.by_query[name] == pytest.approx(GOLDEN[name], abs=1e-5)
+    if shutil.which("perl"):
+        qrels, run = ir_measures.read_trec_qrels(QRELS), ir_measures.read_trec_run(RUN)
+        theirs = ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+        assert {each.query_id: each.value for each in theirs} == pytest.approx(GOLDEN[name], abs=1e-5)
+
+
+def test_any_grade_has_a_finite_exponential_gain():
+    ranking = Ranking(gains=((1, 5000), (2, 10**9)), returned=2, gold=(5000, 10**9))
+    assert parse_measure("nDCG(dcg='exp-log2')")(ranking) == pytest.approx(1.0)
+    assert 0 < parse_measure("ERR")(ranking) <= 1
+
+
 @pytest.mark.parametrize(
     "name",
     [
+        "nDCG(dcg='exp')@5",
+        "AP(dcg='exp-log2')",
+        "ERR(rel=2)",
+        "Rprec@5",
+        "nDCG(judged_only=yes)@5",
+        "hits",
+        "ndcg_10_10",
         "",
         "hits@5",
         "Success",
@@ -152,6 +235,12 @@ def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(c
     }
     rankings = {name: run_ranking(run, qrels[name]) for name, run in runs.items()}
     assert_agrees(qrels, runs, rankings)
+    theirs = {name: ir_measures.parse_measure(name) for name in WITH_PARAMETERS}
+    theirs["nDCG(dcg='exp-log2')@5"] = ir_measures.nDCG(gains=GAINS) @ 5
+    values = ir_measures.calc_aggregate(list(theirs.values()), qrels, runs)
+    for name, measure in theirs.items():
+        ours = mean(score(parse_measure(name), rankings, qrels).values())
+        assert ours == pytest.approx(values[measure], abs=5e-5), name
 
 
 @given(st.lists(st.tuples(golds_of, hits_of, st.sampled_from(["span", "file"])), min_size=1, max_size=5))

@@ -56,7 +56,7 @@ def test_an_allowed_folder_may_be_named_through_a_link(root: Path) -> None:
 
 def test_each_refusal_has_its_code(root: Path) -> None:
     (root / "large.txt").write_text("x" * (SIZE_LIMIT + 1))
-    (root / "binary").write_bytes(b"\xff\xfe")
+    (root / "binary").write_bytes(b"\xff\xff")
     (root / "nul.txt").write_bytes(b"a\0b")
     expected = {
         "missing.rst": "NOT_FOUND",
