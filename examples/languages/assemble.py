@@ -4,7 +4,9 @@
 ``developers-reference*``, and writes ``FOLDER/QUERY-on-PAGES.jsonl`` and ``FOLDER/QUERY-on-PAGES.toml`` for
 each pair of languages, such as ``en-on-ja`` for English questions about Japanese pages. ``questions.jsonl``
 has the questions in English, German and Japanese, with gold as ``page#id``. The pages have the same section
-ids in all languages. Gold is a section's lines before its first subsection.
+ids in all languages. Gold is a section's lines before its first subsection. Each experiment has the systems
+of ``systems.toml``, those of ``e5.toml`` if the pages are in English, German or Japanese, and those of
+``german.toml`` if questions and pages are in German.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from branchrank.questions.question_files import write_questions
 HERE = Path(__file__).parent
 #: The languages of the questions about the pages in each language.
 PAIRS = {"en": ("en",), "de": ("de", "en"), "ja": ("ja", "en"), "fr": ("en",), "it": ("en",), "ru": ("en",)}
+E5 = ("en", "de", "ja")
 EXPERIMENT = """name = "{query}-on-{pages}"
 data_dir = "data/{corpus}"
 questions = "{folder}/{query}-on-{pages}.jsonl"
@@ -67,7 +70,8 @@ def main(folder: Path) -> None:
             name = f"{query}-on-{pages}"
             write_questions(folder / f"{name}.jsonl", reanchor(questions, lines).questions)
             header = EXPERIMENT.format(query=query, pages=pages, corpus=corpus, folder=folder.as_posix())
-            systems = (HERE / "systems.toml").read_text(encoding="utf-8")
+            parts = ["systems", *(["e5"] if pages in E5 else []), *(["german"] if query == "de" else [])]
+            systems = "".join((HERE / f"{part}.toml").read_text(encoding="utf-8") for part in parts)
             (folder / f"{name}.toml").write_text(header + systems, encoding="utf-8")
             print(folder / f"{name}.toml")
 
