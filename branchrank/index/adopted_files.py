@@ -139,12 +139,13 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
     if the database can't be read.
     """
     from branchrank.index.stores.chroma import connected
+    from branchrank.index.stores.chroma_checks import DATABASE
 
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"
         limits = {"most_bytes": MOST_CHROMA_BYTES, "most_files": MOST_CHROMA_FILES}
         copy_folder(folder, copy, **limits, remedy=remedy)
-        if not (copy / "chroma.sqlite3").is_file():
+        if not (copy / DATABASE).is_file():
             raise ArtifactError(f"{folder} is not a Chroma database: it has no chroma.sqlite3", remedy=remedy)
         try:
             with connected(copy) as client:

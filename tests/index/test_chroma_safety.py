@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
+import struct
 from pathlib import Path
 
 import chromadb
 import numpy as np
 import pytest
 from chromadb.config import Settings
-from support.artifacts import LOADED, Planted
+from support.artifacts import LOADED, Planted, make_chroma
 
 from branchrank.core.errors import ArtifactError, UsageError
+from branchrank.index.adopted_files import read_chroma
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.stores.chroma import ChromaVectors, build_collection, drop_collection
 from branchrank.index.stores.vectors import ExactVectors
@@ -146,6 +149,70 @@ def test_another_metric_is_refused(location: Path) -> None:
     )
     client.close()
     refuses(location, "metric 'ip'")
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+#: What a stranger writes into a database that Chroma made.
+STRANGERS = {
+    "a dimension past the buffer": "UPDATE collections SET dimension = 100000",
+    "a dimension one too large": "UPDATE collections SET dimension = dimension + 1",
+    "a dimension one too small": "UPDATE collections SET dimension = dimension - 1",
+    "a negative dimension": "UPDATE collections SET dimension = -1",
+    "no dimension": "UPDATE collections SET dimension = NULL",
+    "an endless view": f"DROP TABLE collections; CREATE VIEW collections AS {ENDLESS} i AS id FROM n",
+    "an endless view of ids": f"DROP TABLE embeddings; CREATE VIEW embeddings AS {ENDLESS} i AS id FROM n",
+    "a trigger": f"CREATE TRIGGER t AFTER UPDATE ON acquire_write BEGIN {ENDLESS} i FROM n; END",
+    "a computed column": "ALTER TABLE collections ADD COLUMN c AS (zeroblob(1000000000))",
+    "another virtual table": "CREATE VIRTUAL TABLE more USING fts5(text, content='embeddings')",
+    "a queued vector that is too short": "UPDATE embeddings_queue SET vector = x'00'",
+}
+
+
+@pytest.mark.parametrize("statements", STRANGERS.values(), ids=STRANGERS)
+def test_a_strangers_database_is_refused_before_chroma_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: str
+) -> None:
+    make_chroma(tmp_path / "chroma", [{"id": "a", "text": "tea", "file_path": "tea.md"}])
+    with contextlib.closing(sqlite3.connect(tmp_path / "chroma" / "chroma.sqlite3")) as database:
+        database.executescript(statements)
+    # Compiled code that reads past a buffer would end the tests.
+    monkeypatch.setattr(chromadb, "PersistentClient", None)
+    with pytest.raises(ArtifactError, match=r"computes values|do not have") as caught:
+        read_chroma(tmp_path / "chroma", remedy="x")
+    assert caught.value.remedy == "x"
+    with pytest.raises(ArtifactError, match=r"computes values|do not have"):
+        ChromaVectors(tmp_path / "chroma", "docs", ExactVectors(["a"], rows()[:1]))
+
+
+@pytest.mark.parametrize("field", range(5))
+@pytest.mark.parametrize("value", [0, 1, 2**20, 2**63])
+def test_a_graph_with_other_sizes_is_refused(
+    location: Path, monkeypatch: pytest.MonkeyPatch, field: int, value: int
+) -> None:
+    """The first fields of the graph's header: its capacity, its count, and where a vector's parts begin."""
+    (path,) = location.rglob("header.bin")
+    header = bytearray(path.read_bytes())
+    if field < 2 and value < 2:
+        pytest.skip("a smaller graph is read within its file")
+    struct.pack_into("<Q", header, 12 + 8 * field, value)
+    path.write_bytes(header)
+    monkeypatch.setattr(chromadb, "PersistentClient", None)
+    refuses(location, "dimension 8")
+
+
+def test_a_journal_that_names_another_file_is_refused_and_deletes_nothing(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = location.parent / "precious.txt"
+    precious.write_text("mine\n", encoding="utf-8")
+    name = str(precious).encode() + b"\0"
+    tail = struct.pack(">II", len(name), sum(name)) + bytes.fromhex("d9d505f920a163d7")
+    header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 0, 1, 512, 4096)
+    journal = header.ljust(512, b"\0") + struct.pack(">I", 1) + name + tail
+    (location / "chroma.sqlite3-journal").write_bytes(journal)
+    monkeypatch.setattr(chromadb, "PersistentClient", None)
+    refuses(location, "another file")
+    assert precious.read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(

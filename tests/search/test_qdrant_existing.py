@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import sqlite3
@@ -310,6 +311,21 @@ def test_links_in_a_folder_are_refused(project: Path, tmp_path: Path) -> None:
     result = retrieve(project, *flags)
     assert result.exit_code == 4
     assert "symbolic links" in result.stderr
+
+
+@pytest.mark.parametrize("values", ["i, zeroblob(100000) FROM n", "i, x'' FROM n", "i, 1 FROM n"])
+def test_an_endless_view_in_place_of_the_points_is_refused(
+    project: Path, tmp_path: Path, values: str
+) -> None:
+    flags = local_mode(tmp_path / "qdrant", "dense")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    storage = tmp_path / "qdrant" / "collection" / "theirs" / "storage.sqlite"
+    with contextlib.closing(sqlite3.connect(storage)) as database:
+        view = f"CREATE VIEW points(id, point) AS {endless} SELECT {values}"
+        database.executescript(f"DROP TABLE points; {view}")
+    result = retrieve(project, *flags)
+    assert result.exit_code == 4
+    assert "computes values" in result.stderr
 
 
 class Evil:

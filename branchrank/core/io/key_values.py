@@ -5,9 +5,10 @@
 2. :class:`CacheFile` and :class:`RedisValues` store bytes by key for caches. A value that does not match its
    checksum is treated as missing and is overwritten. A problem with the store is reported once, and never
    stops a command.
-3. A damaged cache file is renamed, and a new file is created. If a file has a size limit, the oldest rows are
+3. :func:`stored_values` opens a file that another program wrote, such as a database of Chroma or Qdrant.
+4. A damaged cache file is renamed, and a new file is created. If a file has a size limit, the oldest rows are
    deleted to make room.
-4. The URL of a Redis server may set only a few options, because other options could remove the timeouts or
+5. The URL of a Redis server may set only a few options, because other options could remove the timeouts or
    change how data is read. Error messages do not show the URL, because a password that is not percent-encoded
    can appear in any part of the URL. After a failure, Redis is not called for 30 seconds, so that a stopped
    server does not delay every call.
@@ -18,11 +19,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import re
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -43,6 +45,12 @@ PATIENCE = 30.0
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _CHECKSUM_BYTES = 16
+
+#: The definition of a table or index whose values are all stored in the file. Generated columns (``AS``) and
+#: conditions (``CHECK``) are computed.
+_STORED = re.compile(r"CREATE (TABLE|(UNIQUE )?INDEX) (?!.*\b(AS|CHECK)\b)", re.DOTALL | re.IGNORECASE)
+#: The end of a journal that names a second file, which SQLite would delete.
+_SECOND_FILE = bytes.fromhex("d9d505f920a163d7")
 
 #: Timeout in seconds for connecting to Redis and for each answer from Redis.
 TIMEOUT = 0.5
@@ -206,6 +214,34 @@ class Database:
             [max(1, count // 8)],
         )
         return bool(count)
+
+
+@contextlib.contextmanager
+def stored_values(path: Path, search_tables: Sequence[str] = ()) -> Iterator[sqlite3.Connection]:
+    """Open an SQLite file of another program for reading, after a check that reading it ends.
+
+    The file may contain only tables and indexes of stored values and the virtual tables whose definitions are
+    in ``search_tables``, because a view, a trigger or a generated column can be computed without end. Each of
+    its pages may be used only once. A transaction that the other program did not finish is rolled back.
+
+    Raises :class:`ForeignFileError` for any other file, and ``sqlite3.Error`` or ``OSError`` for a file that
+    can't be read.
+    """
+    journal = Path(f"{path}-journal")
+    if journal.is_file() and journal.read_bytes().endswith(_SECOND_FILE):
+        raise ForeignFileError("its journal names another file")
+    steps = iter(range(100 + path.stat().st_size))  # of 1,000 instructions each
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as database:
+        database.set_progress_handler(lambda: next(steps, None) is None, 1000)
+        for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
+            database.execute(f"PRAGMA {pragma}")
+        for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
+            if not _STORED.match(sql) and sql not in search_tables:
+                raise ForeignFileError(f"it computes values: {sql[:100]}")
+        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise ForeignFileError("it is damaged")
+        yield database
 
 
 def cache_layout(what: str, application_id: int, *, aging: bool = False) -> FileLayout:

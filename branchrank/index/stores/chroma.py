@@ -37,18 +37,14 @@ from branchrank.core.io.printable import split_url, url_to_show
 from branchrank.core.ranked_lists import RankedList
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.stores.arrays import REBUILD
+from branchrank.index.stores.chroma_checks import DATABASE, Location, check_files, refuse_foreign
 from branchrank.index.stores.vectors import ExactVectors, IntArray, check_query, cosines, upload_batches
-
-#: The directory of an embedded database, or the URL of a server.
-Location = Path | str
 
 #: The limits for heartbeat requests and for all other requests to a server, in seconds and bytes.
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: Chroma's configuration contains one of these values for a collection without an embedding function.
-_NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 #: The metadata of a collection contains the identifier of its index under this key.
 MADE_FOR = "branchrank"
 #: The number of candidates to request beyond ``n``, so that ties at the end of the list are sorted by id.
@@ -92,7 +88,7 @@ class ChromaVectors(ExactVectors):
         Raises :class:`ArtifactError` if the collection does not exist, is damaged, or belongs to another
         index. Raises :class:`ArtifactError` if the server can't be reached.
         """
-        if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
+        if isinstance(location, Path) and not (location / DATABASE).is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)
         self._location = location
         super().__init__(exact.ids, exact.matrix)
@@ -195,7 +191,7 @@ def build_collection(location: Location, name: str, exact: ExactVectors, *, made
     Raises :class:`ArtifactError` if Chroma fails, or if the collection is still damaged after three builds.
     Raises :class:`ArtifactError` if another program created a collection with this name on the server.
     """
-    if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
+    if isinstance(location, Path) and (location / DATABASE).is_file():
         drop_collection(location, name)
     for last in (*[False] * (_BUILDS - 1), True):
         _fill(location, name, exact, made_for)
@@ -304,7 +300,9 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 
 def connect(location: Location) -> Any:
-    """Open a Chroma client for the database or server at ``location``."""
+    """Open a Chroma client for the database or server at ``location``, and check an existing database."""
+    if isinstance(location, Path) and (location / DATABASE).exists():
+        check_files(location)
     with preserved_random_state():
         import chromadb
     from chromadb.config import Settings
@@ -365,35 +363,3 @@ def connected(location: Location) -> Iterator[Any]:
             yield client
         finally:
             disconnect(client)
-
-
-def refuse_foreign(collection: Any, location: Location) -> None:
-    """Raise :class:`ArtifactError` if a collection has an embedding function or an unsupported metric."""
-    model = collection.get_model()
-    configuration = model.configuration_json or {}
-    for name in _embedding_functions([configuration, model.get_serialized_schema()]):
-        raise ArtifactError(
-            f"the Chroma collection {collection.name!r} at {location} has an embedding function "
-            f"({name!r}), and embedding functions are never loaded",
-            remedy=REBUILD,
-        )
-    space = (configuration.get("hnsw") or {}).get("space")
-    if space not in ("l2", "cosine"):
-        raise ArtifactError(
-            f"the Chroma collection {collection.name!r} at {location} has the metric {space!r}, not 'l2'",
-            remedy=REBUILD,
-        )
-
-
-def _embedding_functions(tree: Any) -> Iterator[str]:
-    """Yield the names of all embedding functions in a collection's configuration."""
-    pending = [tree]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            function = value.get("embedding_function")
-            if function and function not in _NO_FUNCTION:
-                yield str(function.get("name", function) if isinstance(function, dict) else function)[:100]
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)

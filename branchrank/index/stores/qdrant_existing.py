@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import pickletools
 import re
-import sqlite3
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ import numpy as np
 
 from branchrank.core.errors import ArtifactError, Remedy, UsageError, or_else
 from branchrank.core.io.files import copy_folder
+from branchrank.core.io.key_values import stored_values
 from branchrank.index.stores.qdrant_engines import EmbeddedEngine, ServerEngine, edge
 from branchrank.index.stores.qdrant_store import (
     DENSE,
@@ -192,8 +192,7 @@ def _local_points(
     storage: Path, layout: CollectionLayout
 ) -> Iterator[tuple[Any, dict[str, Any], dict[str, Any]]]:
     """Yield the id, the vectors and the payload of each point in a local-mode database."""
-    with contextlib.closing(sqlite3.connect(storage)) as database:
-        database.execute("PRAGMA trusted_schema = OFF")
+    with stored_values(storage) as database:
         for (content,) in database.execute("SELECT point FROM points ORDER BY rowid"):
             point = read_pickled(content)
             stored = stored_vectors(point["vector"], layout)
