@@ -42,6 +42,7 @@ from branchrank.documents.loading import discover
 from branchrank.documents.navigation import navigation_digest
 from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
+from branchrank.index.corpus_language import letters_by_script, sample_text
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedding import (
     Measured,
@@ -255,6 +256,8 @@ class _Build:
             distance=measured.distance,
             cosines=measured.cosines,
             maxsims=measured.maxsims,
+            scripts=letters_by_script(sample_text(contents.chunks)),
+            languages=getattr(self.embedder, "languages", ()),
         )
 
 

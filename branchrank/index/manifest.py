@@ -105,7 +105,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     is no collection. ``digests`` maps the index's files to their SHA-256 digests. ``chunker`` identifies the
     code of a chunker of another package or of the user
     (:func:`~branchrank.documents.chunkers.chunker_version`). ``cosines`` and ``maxsims`` are the spreads of
-    the similarities between probe queries and chunks, by vectors and by token vectors.
+    the similarities between probe queries and chunks, by vectors and by token vectors. ``scripts`` is the
+    share of each script in the letters of the chunks, and ``languages`` are those of the model's card.
     """
 
     schema_version: int
@@ -126,6 +127,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     chunker: str = ""
     cosines: Spread = COSINE_SCALE
     maxsims: Spread = MAXSIM_SCALE
+    scripts: dict[str, float] = msgspec.field(default_factory=dict)
+    languages: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -95,7 +95,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     ``token_vectors`` is the number format of the index's token vectors, ``none`` if it has none, and empty in
     older runs. ``documents`` is 0 in older runs. ``chunk_tokens`` is the setting of this name, or what the
     embedder reads if that is less, and 0 in older runs. ``chunks_digest`` is the digest of the chunks, and
-    empty in older runs.
+    empty in older runs. ``scripts`` and ``languages`` are those of the manifest, and empty in older runs.
     """
 
     name: str
@@ -117,6 +117,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     documents: int = 0
     chunk_tokens: int = 0
     chunks_digest: str = ""
+    scripts: dict[str, float] = msgspec.field(default_factory=dict)
+    languages: tuple[str, ...] = ()
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

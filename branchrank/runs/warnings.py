@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal
 
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD
+from branchrank.index.corpus_language import unread_letters
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
@@ -30,6 +32,9 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *avoidable_latency(run),
         *run.llm_notes,
         *different_chunks(run.indexes),
+        *chain.from_iterable(
+            unread_letters(each.embedder, each.languages, each.scripts) for each in run.indexes
+        ),
     )
 
 

@@ -47,11 +47,13 @@ def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: b
 
 
 def _print_built(data_dir: Path, workspace: branchrank.Workspace, quiet: bool) -> None:
+    from branchrank.index.corpus_language import language_notes
     from branchrank.runs.words import plural
 
     index = workspace.index
     manifest, report = index.manifest, index.report
     print_notes(report.notes, quiet=quiet)
+    print_notes(language_notes(index))
     done = (
         f"{plural(report.embedded, 'text')} embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"

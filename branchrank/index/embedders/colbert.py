@@ -29,6 +29,7 @@ from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
 from branchrank.index.embedders.hub import (
     REMEDY,
+    card_languages,
     files_digest,
     folder_revision,
     model_folder,
@@ -82,6 +83,7 @@ class ColbertEmbedder(SentenceTransformersEmbedder):
         _check_format(folder)
         # The fast tokenizer is not thread-safe.
         self._lock = Lock()
+        self.languages = card_languages(folder)
         self._model = load_model(folder, None, notify, multi_vector=True)
         query, document = (self._model.prompts.get(task) or "" for task in ("query", "document"))
         limit = getattr(self._model[0], "document_length", None) or self._model.max_seq_length or LEAST_TOKENS

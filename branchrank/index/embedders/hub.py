@@ -4,8 +4,8 @@
 2. If the model's name is not the path of a folder, the hub's local cache is searched for the model, without a
    network connection.
 3. A model that is not in the local cache is downloaded. The first request to the hub has a short timeout, so
-   the command fails within seconds if the hub does not respond. Only configuration, vocabulary and
-   safetensors files are downloaded, never code or pickles.
+   the command fails within seconds if the hub does not respond. Only the model card
+   and configuration, vocabulary and safetensors files are downloaded, never code or pickles.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from branchrank.core.errors import ModelError, Remedy
 from branchrank.core.io.files import NOT_JSON, digest_file, digest_of
@@ -23,7 +24,7 @@ from branchrank.core.records import Record
 
 #: The number of seconds to wait for a response from the hub.
 TIMEOUT = 5.0
-_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
+_FETCHED = ["*.json", "*.txt", "README.md", "*.model", "*.safetensors", "artifact.metadata"]
 REMEDY = Remedy(
     "choose another model, such as {}, which needs no download from a model hub",
     "--embedder",
@@ -130,3 +131,15 @@ def files_digest(folder: Path, *patterns: str) -> str:
     """Return a SHA-256 hash of the names and contents of the matching files below ``folder``."""
     files = sorted(path for pattern in patterns for path in folder.rglob(pattern))
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})
+
+
+def card_languages(folder: Path) -> tuple[str, ...]:
+    """Return the codes of the languages that the model card in ``folder`` names, if any."""
+    try:
+        _, mark, rest = (folder / "README.md").read_text(encoding="utf-8").partition("---\n")
+        named = yaml.safe_load(rest.partition("\n---")[0]) if mark else {}
+        found = named.get("language") or ()
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return ()
+    codes = tuple(map(str, (found,) if isinstance(found, str) else found))
+    return () if "multilingual" in codes else codes

@@ -22,6 +22,7 @@ from branchrank.core.errors import ModelError
 from branchrank.core.execution import thread_count
 from branchrank.core.io.files import digest_file
 from branchrank.core.settings.parts import Precision
+from branchrank.index.embedders.hub import card_languages
 from branchrank.index.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
 from branchrank.index.embedders.protocol import (
     HUB_NAME,
@@ -73,6 +74,7 @@ class MiniLMEmbedder(GraphEmbedder):
             max_tokens=MAX_TOKENS,
             weights_digest=WEIGHTS_DIGEST,
         )
+        self.languages = card_languages(folder)
         tokenizer = read_tokenizer(folder, MAX_TOKENS, model=MODEL, remedy=_INSTALL)
         super().__init__(identity, tokenizer, _graph(), map_weights(content), threads or thread_count())
 

@@ -29,7 +29,14 @@ from branchrank.core.execution import thread_count
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.records import Record
 from branchrank.core.settings.parts import Precision
-from branchrank.index.embedders.hub import REMEDY, files_digest, folder_revision, modules_of, read_json
+from branchrank.index.embedders.hub import (
+    REMEDY,
+    card_languages,
+    files_digest,
+    folder_revision,
+    modules_of,
+    read_json,
+)
 from branchrank.index.embedders.nomic_bert import native_config
 from branchrank.index.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
 from branchrank.index.embedders.protocol import EmbedderIdentity
@@ -90,6 +97,7 @@ class NomicEmbedder(GraphEmbedder):
             document_prefix=prefixes.document,
             weights_digest=files_digest(folder, "*.safetensors"),
         )
+        self.languages = card_languages(folder)
         tokenizer = read_tokenizer(folder, max_tokens, model=model, remedy=REMEDY)
         graph = nomic_graph(config, pooling, max_tokens)
         super().__init__(identity, tokenizer, graph, weights, threads or thread_count())

@@ -36,6 +36,7 @@ from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
 from branchrank.index.embedders.hub import (
     REMEDY,
+    card_languages,
     files_digest,
     folder_revision,
     model_folder,
@@ -86,6 +87,7 @@ class SentenceTransformersEmbedder:
         check_folder(folder)
         # The fast tokenizer is not thread-safe.
         self._lock = Lock()
+        self.languages = card_languages(folder)
         self._model = load_model(folder, None, notify)
         self._batch_size = 1 if self._model.device.type == "cpu" else _GPU_BATCH
         prefixes = prefixes_of(self._model.prompts, model)

@@ -90,7 +90,7 @@ def language_stop_words() -> Mapping[str, frozenset[str]]:
     return {
         name.removeprefix(prefix).lower(): frozenset(map(folded, words))
         for name, words in lists.items()
-        if name.startswith(prefix)
+        if name.startswith(prefix) and "_EN" not in name
     }
 
 

@@ -141,6 +141,8 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         documents=manifest.documents,
         chunk_tokens=manifest.embedder.chunk_tokens(manifest.settings.chunk_tokens),
         chunks_digest=manifest.digests[CHUNKS],
+        scripts=manifest.scripts,
+        languages=manifest.languages,
     )
 
 
