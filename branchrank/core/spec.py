@@ -74,6 +74,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         top_n: number of results that the branch returns
         weight: weight of the branch in the fusion
         threshold: chunks at or above this squared L2 distance are dropped
+        index: index of the experiment whose vectors the branch searches; empty: that of the system
     """
 
     kind: str
@@ -82,6 +83,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weight: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
     threshold: Annotated[float, Meta(gt=0.0, le=4.0)] | Literal["calibrated"] | None = None
     doubled: bool = False
+    index: str = ""
     expand: Expand | None = None
     tree: TreeSearch | None = None
     options: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -213,6 +215,11 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def searched(self) -> tuple[Branch, ...]:
         """The branches that are searched. Branches with weight 0 are skipped."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
+
+    @property
+    def other_indexes(self) -> tuple[str, ...]:
+        """The names of the indexes that only branches of the system search."""
+        return tuple(dict.fromkeys(branch.index for branch in self.branches if branch.index))
 
     @property
     def unit(self) -> Unit:

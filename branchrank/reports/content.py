@@ -164,8 +164,9 @@ def _calibrated(run: RunData, index: str) -> bool:
     return any(
         branch.threshold == "calibrated"
         for each in run.record.predictors
-        if each.index == index and each.system is not None
+        if each.system is not None
         for branch in each.system.branches
+        if (branch.index or each.index) == index
     )
 
 

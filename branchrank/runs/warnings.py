@@ -180,7 +180,7 @@ def lost_branches(
     for predictor in predictors:
         branches = predictor.system.branches if predictor.system is not None else ()
         thresholds = {
-            label(branch): measured.get(predictor.index, DISTANCE_THRESHOLD)
+            label(branch): measured.get(branch.index or predictor.index, DISTANCE_THRESHOLD)
             if branch.threshold == "calibrated"
             else branch.threshold
             for branch in branches

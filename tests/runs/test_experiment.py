@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, invoke, json_lines, make_project, table
 
+from branchrank import System, Workspace
 from branchrank.core.errors import UsageError
+from branchrank.core.spec import Branch
 from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.bench.plan import Plan
 
@@ -296,3 +298,77 @@ def test_an_experiment_over_several_indexes_runs_whole(
     assert len(rows) == 5 * 8
     of_flat = [row["stages"] for row in rows if row["predictor"] == "flat"]
     assert all("rerank" not in stages for stages in of_flat)
+
+
+TWO_INDEXES = """
+name = "two models"
+[benchmark]
+latency_sample = 0
+top_k = 50
+[indexes.other]
+embedder = "fake:96"
+[indexes.short]
+chunker = "document"
+[systems.dense]
+[systems.dense-other]
+from = "dense"
+index = "other"
+[systems.both]
+fuse.method = "{method}"
+branches = [{{ kind = "dense" }}, {{ kind = "{kind}", index = "{index}" }}, {{ kind = "bm25" }}]
+"""
+
+
+@pytest.mark.parametrize("method", ["rrf", "score"])
+def test_a_branch_searches_another_index_over_the_same_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    project = make_project(tmp_path)
+    monkeypatch.chdir(project)
+    (project / "x.toml").write_text(TWO_INDEXES.format(method=method, kind="dense", index="other"))
+    done = invoke("run", "x.toml", "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    [made] = (project / "reports").iterdir()
+    lists = {
+        (row["predictor"], row["question_id"], stage["stage"]): stage["keys"]
+        for row in json_lines(made / "rows.jsonl")
+        for stage in row["trace"]
+    }
+    questions = {question for name, question, _ in lists if name == "both"}
+    assert len(questions) == 8
+    for question in questions:
+        for name, stage in (("dense", "dense(chunks)"), ("dense-other", "dense(chunks)@other")):
+            assert lists["both", question, stage] == lists[name, question, "dense(chunks)"]
+    assert any(
+        lists["both", each, "dense(chunks)"] != lists["both", each, "dense(chunks)@other"]
+        for each in questions
+    )
+    verified = invoke("verify", made, "--rerun", "4", "--trust")
+    assert verified.exit_code == 0, verified.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "reasons"),
+    [
+        (
+            "dense",
+            "short",
+            ("'default' and 'short'", "14 chunks", "5 chunks", "brewing.md:1-3 ", "brewing.md:1-20"),
+        ),
+        ("dense", "othr", ("'othr'", "`other`")),
+        ("bm25", "other", ("bm25 does not use",)),
+    ],
+)
+def test_a_branch_of_another_index_is_refused_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, index: str, reasons: tuple[str, ...]
+) -> None:
+    project = make_project(tmp_path)
+    monkeypatch.chdir(project)
+    (project / "x.toml").write_text(TWO_INDEXES.format(method="rrf", kind=kind, index=index))
+    done = invoke("run", "x.toml")
+    assert done.exit_code == 2, done.output
+    assert all(reason in " ".join(done.output.split()) for reason in reasons), done.output
+    assert not (project / "reports").exists()
+    system = System(name="both", branches=(Branch(kind="dense", index="other"),))
+    with Workspace.open(project / "data") as workspace, pytest.raises(UsageError, match="'other'"):
+        workspace.search("tea", system)

@@ -180,18 +180,19 @@ def plan_from_experiment(
         failed += [name] if made is None else []
     planned = [each for each in systems if isinstance(each, PlannedSystem)]
     for named in planned:
-        if named.index not in indexes:
-            found.append(
-                f"system {named.name!r} uses the index {named.index!r}, which is not in [indexes]"
-                + or_else(named.index, indexes)
-            )
+        found += (
+            f"system {named.name!r} uses the index {name!r}, which is not in [indexes]"
+            + or_else(name, indexes)
+            for name in named.indexes
+            if name not in indexes
+        )
         found.extend(problems(named.system))
     settings = with_depth(settings)
     names = [*failed, *(named.name for named in systems)]
     _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
         raise _refused(path, found, fix)
-    used = {named.index for named in planned}
+    used = {name for named in planned for name in named.indexes}
     return Plan(
         data_dir=Path(header.data_dir),
         settings=settings,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
-from branchrank.core.errors import BranchRankError, QuestionError
+from branchrank.core.errors import BranchRankError, QuestionError, UsageError
 from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
@@ -128,7 +129,7 @@ def open_plan(
         indexes: dict[str, Index] = {}
         engines: dict[str, Engine] = {}
         uncached: dict[str, Engine] = {}  # for the latency pass
-        for name in dict.fromkeys(each.index for each in plan.planned):
+        for name in plan.searched:
             workspace = plan.workspace(name, notify)
 
             def rebuild(workspace: WorkspaceFolder = workspace) -> Index:
@@ -151,8 +152,10 @@ def open_plan(
                 *corpus, memo=Memo(), cache=cache, open_token_cache=folder.open_token_cache, llm_stages=stages
             )
             uncached[name] = Engine(*corpus, memo=QueryMemo(), llm_stages=stages)
+            engines[name].others, uncached[name].others = engines, uncached
             opened.callback(engines[name].close)
             opened.callback(uncached[name].close)
+        check_chunks(plan, indexes)
         written = [each for each in plan.predictors if isinstance(each, TrecPredictor)]
         for each in written:
             known = list(indexes.values()) or [opened.enter_context(open_index(folder))]
@@ -185,6 +188,30 @@ def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPre
         else each
         for each in plan.predictors
     )
+
+
+def check_chunks(plan: Plan, indexes: Mapping[str, Index]) -> None:
+    """Raise :class:`UsageError` if a system searches two indexes that have different chunks."""
+    for each in plan.planned:
+        own = indexes[each.index]
+        for name in each.system.other_indexes:
+            pairs = zip_longest(own.chunks.stream(), indexes[name].chunks.stream())
+            first = next((pair for pair in pairs if pair[0] != pair[1]), None)
+            if first is not None:
+                places = (chunk.span.citation if chunk else "none" for chunk in first)
+                raise UsageError(
+                    f"system {each.name!r} cannot fuse chunks of the indexes {each.index!r} and {name!r}, "
+                    f"because they differ ({_cut(own)}, and {_cut(indexes[name])}); the first difference is "
+                    f"{' and '.join(places)}",
+                    remedy="use the same chunker, chunk_tokens and chunk_overlap for both indexes",
+                )
+
+
+def _cut(index: Index) -> str:
+    """Return how an index divides the documents, for error messages."""
+    manifest = index.manifest
+    tokens = manifest.embedder.chunk_tokens(manifest.settings.chunk_tokens)
+    return f"{manifest.chunks} chunks with chunker = {manifest.settings.chunker} and chunk_tokens = {tokens}"
 
 
 def check_gold(questions: Sequence[Question], index: Index, folder: WorkspaceFolder, plan: Plan) -> None:

@@ -77,6 +77,11 @@ class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
 
     system: System
 
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The names of the indexes that the system searches. The first is its own."""
+        return (self.index, *self.system.other_indexes)
+
 
 def planned_system(system: System, *, repeats: int = 1, **fields: str) -> PlannedSystem:
     """Return the record of a system. Only a system with an LLM answers each question ``repeats`` times."""
@@ -135,11 +140,17 @@ class Plan(Record, frozen=True, kw_only=True):
 
     def systems_on(self, index: str) -> list[System]:
         """Return the systems that search an index."""
-        return [each.system for each in self.planned if each.index == index]
+        return [each.system for each in self.planned if index in each.indexes]
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The names of the indexes that systems search."""
+        return tuple(dict.fromkeys(name for each in self.planned for name in each.indexes))
 
     def rescores_on(self, index: str) -> bool:
         """Return whether a system rescores the hits of an index by its token vectors."""
-        return any(system.rescore.method == "maxsim" for system in self.systems_on(index))
+        own = (each.system for each in self.planned if each.index == index)
+        return any(system.rescore.method == "maxsim" for system in own)
 
     def workspace(self, index: str, notify: Notify = no_notice) -> WorkspaceFolder:
         """Return the workspace with the settings of an index.
@@ -243,11 +254,12 @@ def _checked(plan: Plan) -> tuple[list[BranchRankError], AskedQuestions | None]:
         found.append(UsageError(message, remedy="remove --filter or this predictor"))
     _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
     for each in plan.planned:
-        if each.index in plan.indexes:
-            embedder = plan.indexes[each.index].part(IndexSettings).embedder
-            _attempt(found, partial(check_embedder, each.system, embedder))
-        else:
-            found.append(UsageError(f"system {each.name!r}: the index {each.index!r} is not defined"))
+        for name, other in zip(each.indexes, ("", *each.system.other_indexes), strict=True):
+            if name in plan.indexes:
+                embedder = plan.indexes[name].part(IndexSettings).embedder
+                _attempt(found, partial(check_embedder, each.system, embedder, other))
+            else:
+                found.append(UsageError(f"system {each.name!r}: the index {name!r} is not defined"))
         if not problems(each.system):
             _attempt(found, partial(check_pool, each.system, benchmark))
     for name, resolved in plan.indexes.items():
@@ -442,7 +454,7 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
 
 
 def _to_build(plan: Plan) -> Iterator[str]:
-    for name in dict.fromkeys(each.index for each in plan.planned):
+    for name in plan.searched:
         try:
             open_index(plan.workspace(name)).close()
         except (BusyError, LostCollectionError):

@@ -80,6 +80,8 @@ class Engine(Closing):
         open_token_cache: Callable[[], TokenCache] | None = None,
     ) -> None:
         self.index = index
+        #: The engines of the indexes that a branch can name, which must have the same chunks as ``index``.
+        self.others: Mapping[str, Engine] = {}
         self.settings = settings
         self.memo = memo if memo is not None else Memo()
         self.sources = Sources(index, corpus_root, self.memo, cache)
@@ -100,7 +102,7 @@ class Engine(Closing):
     def open(self, system: System) -> None:
         """Open the resources of the system's branches before the first query."""
         for branch in system.searched:
-            self._function("open", branch.kind)
+            self._on(branch)._function("open", branch.kind)
         if system.rescore.method == "maxsim":
             self.token_vectors.check()
             self._maxsim(system)
@@ -111,7 +113,8 @@ class Engine(Closing):
         A string is a query without keywords, filters and excluded spans. Raises any error of a branch, such
         as :class:`~branchrank.core.errors.MissingDependencyError`.
         """
-        self.memo.begin_query()
+        for engine in {self, *map(self._on, system.branches)}:
+            engine.memo.begin_query()
         asked = self.llm_stages.asked(system, Query(text=query) if isinstance(query, str) else query, k)
         trace = asked.trace
         found = self._branches(asked)
@@ -157,11 +160,12 @@ class Engine(Closing):
             if system.fuse.method == "score":
                 lists = self._completed(asked, lists)
             if system.adds_scores:
-                cosines = scaled_branches(system, "cosine")
-                scaled = {name: self.sources.on_scale(lists[name]) for name in cosines}
-                lists = {**lists, **scaled}
+                lists = dict(lists)
+                for branch in scaled_branches(system, "cosine"):
+                    lists[label(branch)] = self._on(branch).sources.on_scale(lists[label(branch)])
             weights = {label(branch): branch.weight for branch in system.searched}
-            candidates: Sequence[Scored] = fuse(lists, system.fuse, weights, scaled_branches(system, "open"))
+            shares = {*map(label, scaled_branches(system, "open"))}
+            candidates: Sequence[Scored] = fuse(lists, system.fuse, weights, shares)
         trace.add("fusion", system.unit, candidates)
         members: dict[str, Sequence[Scored]] = {}
         if system.fuse.cap:
@@ -205,12 +209,12 @@ class Engine(Closing):
         embedding = Lock()
 
         def search(branch: Branch) -> BranchResult:
-            kind, search = branch_kind(branch.kind), self._function("open", branch.kind)
+            kind, engine = branch_kind(branch.kind), self._on(branch)
             if kind.needs_vector:
                 with embedding:
-                    self._embed(asked)
+                    engine._embed(asked, is_own=engine is self)
             with trace.timed(label(branch)):
-                return self._result(search, kind, self._lookup(branch, asked))
+                return engine._result(kind, engine._lookup(branch, asked))
 
         if timed_together(asked.system):
             with ThreadPoolExecutor(len(branches)) as pool:
@@ -226,7 +230,8 @@ class Engine(Closing):
             ranking = result.ranking
             trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(self._lookup(branch, asked), branch.expand, ranking)
+                engine = self._on(branch)
+                ranking = engine._expanded(engine._lookup(branch, asked), branch.expand, ranking)
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
@@ -239,8 +244,9 @@ class Engine(Closing):
             if branch.unit == "chunk":
                 lists[label(branch)] = found.results[label(branch)].ranking
             elif "chunk" in kind.units:
-                lookup = self._lookup(msgspec.structs.replace(branch, unit="chunk"), asked)
-                lists[label(branch)] = self._result(self._function("open", branch.kind), kind, lookup).ranking
+                engine = self._on(branch)
+                lookup = engine._lookup(msgspec.structs.replace(branch, unit="chunk"), asked)
+                lists[label(branch)] = engine._result(kind, lookup).ranking
         return lists
 
     def _lookup(self, branch: Branch, asked: Asked) -> Lookup:
@@ -257,8 +263,8 @@ class Engine(Closing):
         for branch in asked.system.searched:
             # A branch with ``expand`` set can score only the sections that the branch has found.
             if branch.expand is None:
-                lookup = self._lookup(branch, asked)
-                completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
+                engine, ranking = self._on(branch), lists[label(branch)]
+                completed[label(branch)] = engine._complete(engine._lookup(branch, asked), ranking, union)
         return completed
 
     def _complete(self, lookup: Lookup, ranking: Sequence[Scored], union: tuple[str, ...]) -> RankedList:
@@ -280,6 +286,15 @@ class Engine(Closing):
             )
         return found
 
+    def _on(self, branch: Branch) -> Engine:
+        """Return the engine of the index that a branch searches."""
+        if branch.index and branch.index not in self.others:
+            raise UsageError(
+                f"the branch {label(branch)} searches the index {branch.index!r}, which is not open here",
+                remedy=f"define [indexes.{branch.index}] and the system in an experiment, and run that",
+            )
+        return self.others[branch.index] if branch.index else self
+
     def _function(self, method: str, kind: str) -> Any:
         """Return what a branch kind's method opens. The method is called on first use."""
         key = (method, kind)
@@ -289,15 +304,18 @@ class Engine(Closing):
                     self._opened[key] = getattr(branch_kind(kind), method)(self._opening)
         return self._opened[key]
 
-    def _embed(self, asked: Asked) -> None:
-        """Compute the query's vector once for all branches that need it, and record the time."""
-        trace, rescores = asked.trace, asked.system.rescore.method == "maxsim"
-        if "embed" not in trace.stage_ms:
-            with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
-                self.sources.embedding(asked.query.text, self.token_vectors.embedding if rescores else None)
+    def _embed(self, asked: Asked, *, is_own: bool) -> None:
+        """Compute the query's vector once for all branches that need it, and record the time.
 
-    def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
+        ``is_own`` is true for the index of the system, whose token vectors a system rescores by.
+        """
+        trace, rescores = asked.trace, is_own and asked.system.rescore.method == "maxsim"
+        with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
+            self.sources.embedding(asked.query.text, self.token_vectors.embedding if rescores else None)
+
+    def _result(self, kind: BranchKind, lookup: Lookup) -> BranchResult:
         """Return a branch's result for one lookup, from the memo if possible."""
+        search = self._function("open", kind.name)
         if not kind.remembered:
             return self._searched(search, kind, lookup)
         return self.memo.get(_asked(lookup), lambda: self._searched(search, kind, lookup))

@@ -47,25 +47,32 @@ def most_hits(system: System, k: int) -> int | None:
     return min(limits, default=None)
 
 
-def scaled_branches(system: System, scale: str) -> frozenset[str]:
-    """Return the names of the branches whose scores have this scale, without branches with ``expand`` set."""
-    return frozenset(
-        label(branch)
+def scaled_branches(system: System, scale: str) -> tuple[Branch, ...]:
+    """Return the branches whose scores have this scale, without branches with ``expand`` set."""
+    return tuple(
+        branch
         for branch in system.searched
         if branch.expand is None and branch_kind(branch.kind).scale == scale
     )
 
 
 def passage_evidence(system: System) -> frozenset[str]:
-    """Return the kinds of evidence that the system's branches use (``vectors``, ``words``, ``other``)."""
-    return frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
+    """Return the kinds of evidence that the system's branches use (``vectors``, ``words``, ``other``).
+
+    Branches that search another index are left out.
+    """
+    return frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched if not branch.index)
 
 
-def check_embedder(system: System, embedder: str) -> None:
-    """Raise :class:`UsageError` if a system needs vectors that the embedder does not produce."""
-    if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in system.searched):
+def check_embedder(system: System, embedder: str, index: str = "") -> None:
+    """Raise :class:`UsageError` if a system needs vectors that the embedder of an index does not produce.
+
+    ``index`` is empty for the system's own index, or the name of an index that only branches search.
+    """
+    searched = (branch for branch in system.searched if branch.index == index)
+    if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in searched):
         raise no_vectors(f"system {system.name!r} searches with vectors, but the index")
-    if system.rescore.method == "maxsim":
+    if system.rescore.method == "maxsim" and not index:
         check_gives_tokens(embedder)
 
 

@@ -151,6 +151,8 @@ class BranchKind:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
         if branch.threshold is not None and not self.needs_vector:
             found.append(f"`threshold` is a distance between vectors, which {self.name} does not use")
+        if branch.index and not self.needs_vector:
+            found.append(f"`index` selects the vectors to search, which {self.name} does not use")
         unknown = [name for name in branch.options if name not in self.options]
         return found + [f"{self.name} has no option {name!r}" for name in unknown]
 
@@ -195,5 +197,6 @@ branch_kind = KINDS.get
 
 
 def label(branch: Branch) -> str:
-    """Return the branch's name in traces and hits, such as ``dense(chunks)`` or ``grep``."""
-    return branch_kind(branch.kind).label(branch.unit)
+    """Return the branch's name in traces and hits, such as ``dense(chunks)``, ``grep`` or ``dense@e5``."""
+    name = branch_kind(branch.kind).label(branch.unit)
+    return f"{name}@{branch.index}" if branch.index else name
