@@ -85,16 +85,12 @@ def test_a_compressed_answer_is_not_unpacked(serve) -> None:
 def test_any_status_but_2xx_is_an_error_and_no_redirect_is_followed(serve, status: int) -> None:
     target = serve(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
     head = f"HTTP/1.1 {status} Because\r\nLocation: {target.url}\r\nRetry-After: 7\r\n"
-    with pytest.raises(httpx2.HTTPStatusError, match=f"HTTP {status} Because") as caught:
+    with pytest.raises(httpx2.HTTPStatusError, match=f"HTTP {status}") as caught:
         ask(serve(says(head.encode() + b"Content-Length: 4\r\n\r\nbody")).url)
     answer = caught.value.response
     assert (answer.status_code, answer.content, answer.headers["retry-after"]) == (status, b"body", "7")
+    assert "Because" not in str(caught.value)
     assert target.requests == []
-
-
-def test_the_reason_of_an_error_can_be_printed(serve) -> None:
-    with pytest.raises(httpx2.HTTPStatusError, match=r"^HTTP 500 31mred$"):
-        ask(serve(says(b"HTTP/1.1 500 \x9b31mred\r\n\r\n")).url)
 
 
 def test_the_body_of_an_error_is_read_up_to_its_limit(serve) -> None:
@@ -143,14 +139,24 @@ def test_a_url_that_cannot_be_sent_is_an_error(url: str) -> None:
 
 
 def test_no_error_holds_a_credential(serve) -> None:
-    urls = [serve(says(b"HTTP/1.1 401 No\r\n\r\n")).url, serve(says(b"")).url, "http://127.0.0.1:1/"]
+    secret = SECRET.encode()
+    answers = [
+        b"",
+        b"HTTP/1.1 401 No\r\n\r\n",
+        b"HTTP/1.1 401 Bearer " + secret + b"\r\n\r\n",
+        b"HTTP/1.1 " + secret + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + secret + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + secret + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + b"\r\n",
+    ]
+    urls = ["http://127.0.0.1:1/", *(serve(says(answer)).url for answer in answers)]
     for url in urls:
         with pytest.raises(httpx2.HTTPError) as caught:
             send(url, headers={"Authorization": f"Bearer {SECRET}"}, deadline_s=5, limit_bytes=10)
         assert SECRET not in repr(caught.value)
         assert caught.value.__cause__ is None
     with pytest.raises(httpx2.ConnectError) as refused:
-        send(urls[0], headers={"Authorization": f"Bearer {SECRET}\r\nX: y"}, deadline_s=5, limit_bytes=10)
+        send(urls[1], headers={"Authorization": f"Bearer {SECRET}\r\nX: y"}, deadline_s=5, limit_bytes=10)
     assert SECRET not in str(refused.value)
 
 

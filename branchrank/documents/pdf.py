@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from branchrank.core.io.environment import environment_of_parsers
 from branchrank.documents import pdf_pages
 from branchrank.documents.document import Findings, Heading, Reader, plain_blocks
 from branchrank.documents.lines import split_lines
@@ -68,7 +69,12 @@ def _extract(content: bytes) -> _Extract:
     # -P keeps the modules beside the program from hiding those of the standard library.
     command = [sys.executable, "-P", str(Path(pdf_pages.__file__)), str(CPU_SECONDS)]
     done = subprocess.run(
-        command, input=content, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+        command,
+        input=content,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        env=environment_of_parsers(),
     )
     head, *rows = done.stdout.split(b"\n")[:-1] or [b""]
     contents = msgspec.json.decode(head, type=_Contents) if head else _Contents()

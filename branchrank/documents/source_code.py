@@ -22,6 +22,7 @@ from itertools import groupby, pairwise
 
 import msgspec
 
+from branchrank.core.io.environment import environment_of_parsers
 from branchrank.documents import code_outline
 from branchrank.documents.document import Findings, Heading, Reader, plain_blocks, read_as_text
 from branchrank.documents.shared_lines import joined_note
@@ -78,6 +79,7 @@ class _Outliner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=environment_of_parsers(),
         )
         self._owner = os.getpid()
         atexit.register(self._stop)

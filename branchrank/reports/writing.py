@@ -94,15 +94,15 @@ _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
     """Return the complete page, without document text if ``passages`` is ``None``."""
-    style, script = _asset("page.css"), _asset("answers.js") + _asset("page.js")
+    style = _asset("page.css")
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
-        f"script-src 'sha256-{_hash(script)}'; base-uri 'none'; form-action 'none'",
+        f"script-src {script_source()}; base-uri 'none'; form-action 'none'",
         title=html_text(report.title),
         style=style,
-        script=script,
+        script=_script(),
         links="\n".join(
             f'<li><a href="#{html_text(anchor)}">{html_text(title)}</a></li>' for anchor, title in links
         ),
@@ -112,6 +112,15 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
         passages=script_json(passages),
     )
+
+
+def _script() -> str:
+    return _asset("answers.js") + _asset("page.js")
+
+
+def script_source() -> str:
+    """Return what stands for the pages' script in a content security policy."""
+    return f"'sha256-{_hash(_script())}'"
 
 
 def kept_passages(page: str) -> Passages | None:

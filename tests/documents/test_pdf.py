@@ -16,7 +16,7 @@ from support.pdfs import Entry, assemble, pdf
 
 from branchrank.core.errors import ArtifactError
 from branchrank.documents import pdf as reader
-from branchrank.documents import pdf_pages, reading
+from branchrank.documents import pdf_pages, reading, source_code
 from branchrank.documents.document import Document
 from branchrank.documents.loading import discover, load_corpus
 from branchrank.documents.reading import TEXTS, document_digest, document_lines, document_text, read_document
@@ -40,6 +40,23 @@ OUTLINE: list[Entry] = [
     (1, "Chalk", 2),
     (0, "Nowhere", None),
 ]
+
+
+@pytest.mark.parametrize("name", ["tea.pdf", "tea.py"])
+def test_a_process_that_parses_a_file_gets_no_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("BRANCHRANK_LLM_KEY", "sk-0123456789")
+    monkeypatch.setenv("THEIR_PASSWORD", "sk-0123456789")
+    parser = tmp_path / "parser.py"
+    parser.write_text(f"import os\nopen({str(tmp_path / 'seen')!r}, 'w').write(repr(dict(os.environ)))\n")
+    monkeypatch.setattr(pdf_pages, "__file__", str(parser))
+    monkeypatch.setattr(source_code.code_outline, "__file__", str(parser))
+    monkeypatch.setattr(source_code, "_OUTLINER", source_code._Outliner())
+    read_document(name, b"%PDF-1.7 " + name.encode() if name == "tea.pdf" else b"x = 1\n")
+    seen = (tmp_path / "seen").read_text()
+    assert "sk-0123456789" not in seen
+    assert "'PATH'" in seen
 
 
 def sections(document: Document) -> list[tuple[str, int, int, int]]:

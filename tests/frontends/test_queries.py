@@ -60,6 +60,15 @@ def test_json_output_is_one_complete_object(project: Path, verb: tuple[str, ...]
     assert {branch: place["rank"] for branch, place in first["branches"].items()}
 
 
+@pytest.mark.parametrize("verb", [*VERBS, ("search",)], ids=" ".join)
+def test_json_output_can_be_printed_and_loses_nothing(project: Path, verb: tuple[str, ...]) -> None:
+    query = "tea \x9b31m \x7f \u202e \u2028 \ue000 \U000e0041 \U0001f375 caf\xe9"
+    printed = asked(project, verb, "--json", query).stdout
+    assert json.loads(printed)["query"] == query
+    assert {letter for letter in printed if not letter.isprintable()} == {"\n"}
+    assert "\U0001f375 caf\xe9" in printed
+
+
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_top_k_is_5_and_a_smaller_top_k_gives_a_prefix(project: Path, verb: tuple[str, ...]) -> None:
     usual = hits(project, verb, "tea temperature")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,10 @@ def test_runs_are_served_with_their_problems(page: Running) -> None:
     query = {"run": found["runs"][0]["key"]}
     report = CLIENT.get(f"{page.url}/report/{found['runs'][0]['report']}", params=query)
     assert report.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
+    # Only BranchRank's own script runs, because a script can send a page's text by leaving the page.
+    allowed = report.headers["content-security-policy"].partition("script-src ")[2].partition(";")[0]
+    (script,) = re.findall("<script>(.*?)</script>", report.text, re.DOTALL)
+    assert allowed == f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     assert CLIENT.get(f"{page.url}/report/run.json", params=query).status_code == 404
     assert CLIENT.get(f"{page.url}/report/report.html", params={"run": "../data"}).status_code == 422
 

@@ -72,6 +72,12 @@ def preserved_start_method() -> Iterator[None]:
             loaded.set_start_method(None, force=True)
 
 
+def environment_of_parsers() -> dict[str, str]:
+    """Return the variables with which Python finds its packages. A process that parses files gets no keys."""
+    found = ("HOME", "LD_LIBRARY_PATH", "PATH")
+    return {name: text for name, text in os.environ.items() if name in found or name.startswith("PYTHON")}
+
+
 def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> None:
     """Set environment variables in a worker process, and extend its import path."""
     os.environ.update(variables)

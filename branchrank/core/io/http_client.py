@@ -82,8 +82,7 @@ def send(
             # The original error is dropped, because its text could contain the value of a header.
             raise httpx2.ConnectError(_UNSENDABLE) from None
     if not response.is_success:
-        reason = "".join(letter if letter.isprintable() else " " for letter in response.reason_phrase)
-        message = f"HTTP {response.status_code} {reason}".rstrip()
+        message = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
         raise httpx2.HTTPStatusError(message, request=response.request, response=response)
     return response.content
 
@@ -161,11 +160,13 @@ class BoundedTransport(httpx2.HTTPTransport):
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, ValueError):
             # The original error is dropped, because its text could contain the value of a header.
             raise httpx2.ConnectError(_UNSENDABLE) from None
+        except httpx2.RemoteProtocolError:
+            raise httpx2.RemoteProtocolError("the answer is not complete or not HTTP") from None
         except httpx2.TransportError as error:
             raise type(error)(str(error) or "no connection") from None
         kept = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _BODY_HEADERS]
-        extensions = {"reason_phrase": response.extensions.get("reason_phrase", b"")}
-        return httpx2.Response(response.status_code, headers=kept, content=body, extensions=extensions)
+        # Without the server's reason phrase, which could contain a key, the response has that of its status.
+        return httpx2.Response(response.status_code, headers=kept, content=body)
 
     def interrupt(self) -> None:
         """Cut all open connections, so that requests in other threads fail at once."""

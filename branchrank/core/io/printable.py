@@ -19,6 +19,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
+import msgspec
+
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
@@ -47,6 +49,17 @@ def safe(text: str) -> str:
 def safe_line(text: str) -> str:
     """Replace the characters that :func:`safe` replaces, and also newlines and tabs."""
     return safe(text).translate(_LINE)
+
+
+def printable_json(value: object) -> bytes:
+    """Return a value as JSON in UTF-8, in which the characters that :func:`safe` replaces are escaped."""
+    text = msgspec.json.encode(value).decode()
+    pairs = zip(text, safe(text), strict=True)
+    return "".join(own if own == shown else _escaped(own) for own, shown in pairs).encode()
+
+
+def _escaped(character: str) -> str:
+    return re.sub("....", r"\\u\g<0>", character.encode("utf-16-be").hex())
 
 
 def encodable(text: str) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 import branchrank
+from branchrank.core.io.printable import printable_json
 from branchrank.frontends.cli.options import DATA_DIR, FILE, JSON, QUIET, flag, given_flags, settings_options
 from branchrank.frontends.cli.search import open_workspace
 from branchrank.frontends.cli.terminal import Command, print_notes, say
@@ -134,7 +134,7 @@ def check(data_dir: Path, as_json: bool) -> None:
     with open_workspace(data_dir, quiet=True) as workspace:
         found = workspace.check()
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        click.echo(printable_json(found))
         return
     click.echo(f"{found.directory}: {plural(found.files, 'file')}, {found.bytes:,} bytes, no damage found")
 
@@ -160,7 +160,7 @@ def calibrate(data_dir: Path, questions_file: Path | None, as_json: bool, quiet:
         threshold = found.threshold
         model = workspace.index.manifest.embedder.model
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        click.echo(printable_json(found))
         return
     median = found.best[len(found.best) // 2]
     click.echo(f"{len(found.best)} questions, {model}")

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 import branchrank
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.core.io.printable import encodable, safe_line
+from branchrank.core.io.printable import encodable, printable_json, safe_line
 from branchrank.core.records import Hit, Retrieval
 from branchrank.frontends.cli.options import (
     DATA_DIR,
@@ -84,7 +83,7 @@ def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> 
             "fallbacks": retrieval.fallbacks,
             "notices": notices,
         }
-        click.echo(msgspec.json.encode(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
+        click.echo(printable_json(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
         return
     for notice in notices:
         click.secho(safe(notice), fg="yellow", err=True)
@@ -206,7 +205,7 @@ def search(
     with open_workspace(data_dir, quiet=quiet) as workspace:
         hits = workspace.search_documents(query, mode=mode, **limits)
     if as_json:
-        click.echo(msgspec.json.encode({"query": query, "mode": mode, "results": hits}))
+        click.echo(printable_json({"query": query, "mode": mode, "results": hits}))
         return
     if not hits:
         click.echo("nothing found")

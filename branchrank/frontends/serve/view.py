@@ -37,6 +37,7 @@ from branchrank.frontends.serve.view_questions import Filters, QuestionLists
 from branchrank.frontends.serve.view_runs import REPORTS, RunList, compared, trends
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import ChangedFileError
+from branchrank.reports.writing import script_source
 
 HOST = "127.0.0.1"
 #: The page's files, with their package and media type.
@@ -57,10 +58,11 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-#: A report is a page of its own, in whose sandbox only the scripts that it contains run.
+#: A report is a page of its own, in whose sandbox only BranchRank's own script runs.
 _REPORT_HEADERS = {
     **_HEADERS,
-    "content-security-policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "content-security-policy": "sandbox allow-scripts; default-src 'none'; "
+    f"script-src {script_source()}; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "cross-origin-opener-policy": "unsafe-none",  # the HTML standard requires this with a sandbox
 }
