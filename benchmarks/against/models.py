@@ -16,6 +16,7 @@ from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.table import Skipped
 from benchmarks.against.world import ROOT, World, missing, named
 from branchrank.core.errors import BranchRankError
+from branchrank.core.settings import IndexSettings
 from branchrank.core.settings.parts import Precision
 from branchrank.index.embedders import Embedder
 from branchrank.index.embedders.minilm import MODEL, MiniLMEmbedder, find_model
@@ -54,12 +55,12 @@ def pairs(world: World) -> Source:
 
 def _code_rank_embed(world: World, texts: Sequence[str], against: str) -> Source:
     folder = random_checkpoint(world.scratch / CODE)
-    bare = SentenceTransformersEmbedder(str(folder))._model
+    bare = SentenceTransformersEmbedder(IndexSettings(embedder=str(folder)))._model
     for precision in PRECISIONS:
         if _absent(precision):
             continue  # already reported for the small model
         try:
-            ours = NomicEmbedder(folder, CODE, precision=precision)
+            ours = NomicEmbedder(folder, IndexSettings(embedder=CODE, embedder_precision=precision))
         except BranchRankError:
             continue
         yield _pair(f"{CODE} (random weights), {precision}", ours, bare, against, texts)

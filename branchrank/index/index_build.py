@@ -44,6 +44,7 @@ from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.corpus_language import letters_by_script, sample_text
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
+from branchrank.index.embedders.protocol import roles_notes
 from branchrank.index.embedding import (
     Measured,
     embed_chunks,
@@ -199,7 +200,7 @@ class _Build:
             reused=len(chunks) - embedded,
             collection=collection,
             chroma_digests=chroma_digests,
-            notes=contents.notes,
+            notes=(*contents.notes, *roles_notes(embedder)),
             token_texts=len(vectors),
             manifest_digest=digest_file(generation / MANIFEST),
         )

@@ -99,6 +99,9 @@ def read_config(path: Path) -> ConfigFile:
     Raises :class:`UsageError` for unknown keys and invalid values.
     """
     content = read_toml(path)
+    index = content.get(IndexSettings.section, {})
+    if isinstance(embedder := content.pop("embedder", None), dict) and isinstance(index, dict):
+        content[IndexSettings.section] = {**embedder, **index}  # the settings of [index] in their own table
     own = {key: value for key, value in content.items() if key not in _SECTIONS}
     remedy = f"correct {path}"
     unknown = [key for key in own if key not in WorkspaceConfig.__struct_fields__]
@@ -175,6 +178,7 @@ def index_name(settings: IndexSettings) -> str:
     if settings.chunker != SECTIONS:
         parts.append(settings.chunker)
         readable += f"-{_slug(settings.chunker)}"
+    parts += [f"{name}={value}" for name, value in settings.sent.items()]
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
 

@@ -110,6 +110,8 @@ def facts(run: RunData) -> ReportSection:
         )
         built = f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on disk"
         rows += [(name, described), (f"{name}, build", built)]
+        if index.identity and index.identity.sent:
+            rows.append((f"{name}, sent to the model", index.identity.sent))
         if index.distance.words and _calibrated(run, index.name):
             rows.append((f"{name}, threshold", index.distance.words))
     rows += [(each.name, _asked_where(each)) for each in record.predictors if each.system is None]

@@ -29,6 +29,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.records import Count, Record
 from branchrank.core.settings import DEFAULT_REPORTS, DEMO_FOLDER
 from branchrank.core.spec import System
+from branchrank.index.embedders.protocol import EmbedderIdentity
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
@@ -96,6 +97,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     older runs. ``documents`` is 0 in older runs. ``chunk_tokens`` is the setting of this name, or what the
     embedder reads if that is less, and 0 in older runs. ``chunks_digest`` is the digest of the chunks, and
     empty in older runs. ``scripts`` and ``languages`` are those of the manifest, and empty in older runs.
+    ``identity`` is ``None`` in older runs.
     """
 
     name: str
@@ -119,6 +121,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     chunks_digest: str = ""
     scripts: dict[str, float] = msgspec.field(default_factory=dict)
     languages: tuple[str, ...] = ()
+    identity: EmbedderIdentity | None = None
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ def mean(rows: Vectors) -> Vectors:
 
 
 def test_token_vectors_match_a_reference_forward_pass(checkpoint: Path) -> None:
-    embedder = ColbertEmbedder(str(checkpoint))
+    embedder = ColbertEmbedder(IndexSettings(embedder=str(checkpoint)))
     reference = Reference(checkpoint)
     embedded = embedder.embed_documents_and_tokens(TEXTS)
     for text, rows in zip(TEXTS, embedded.tokens, strict=True):
@@ -105,7 +105,7 @@ def test_token_vectors_match_a_reference_forward_pass(checkpoint: Path) -> None:
 
 
 def test_a_texts_own_vector_is_the_mean_of_its_token_vectors(checkpoint: Path) -> None:
-    embedder = ColbertEmbedder(str(checkpoint))
+    embedder = ColbertEmbedder(IndexSettings(embedder=str(checkpoint)))
     reference = Reference(checkpoint)
     together = embedder.embed_documents_and_tokens(TEXTS)
     assert together.vectors.tobytes() == embedder.embed_documents(TEXTS).tobytes()
@@ -123,12 +123,14 @@ def test_the_identity_covers_everything_that_the_vectors_depend_on(checkpoint: P
     assert identity.document_prefix.strip() == document.strip()
     assert identity.max_tokens == DOCUMENT_LENGTH - 1
     other = save_colbert(tmp_path / checkpoint.name, checkpoint.name)
-    assert ColbertEmbedder(str(other)).identity.weights_digest == identity.weights_digest
+    assert (
+        ColbertEmbedder(IndexSettings(embedder=str(other))).identity.weights_digest == identity.weights_digest
+    )
     if checkpoint.name == "stanford":
         change(other / "artifact.metadata", mask_punctuation=False)
     else:
         change(other / "config_sentence_transformers.json", skiplist_words=[])
-    changed = ColbertEmbedder(str(other))
+    changed = ColbertEmbedder(IndexSettings(embedder=str(other)))
     assert changed.identity.weights_digest != identity.weights_digest
     assert len(changed.embed_documents_and_tokens(TEXTS).tokens[1]) == 11
 
@@ -138,7 +140,7 @@ def test_code_beside_a_checkpoint_is_not_run(checkpoint: Path, tmp_path: Path) -
     marker = tmp_path / "ran"
     (folder / "canary.py").write_text(f"open({str(marker)!r}, 'w')\n")
     change(folder / "config.json", auto_map={"AutoConfig": "canary.Config", "AutoModel": "canary.Model"})
-    ColbertEmbedder(str(folder))
+    ColbertEmbedder(IndexSettings(embedder=str(folder)))
     assert not marker.exists()
 
 

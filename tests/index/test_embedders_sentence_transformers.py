@@ -73,7 +73,7 @@ def change(path: Path, **changes: object) -> None:
 def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    embedder = SentenceTransformersEmbedder(str(nomic))
+    embedder = SentenceTransformersEmbedder(IndexSettings(embedder=str(nomic)))
     documents = embedder.embed_documents_and_tokens(TEXTS).tokens
     model = SentenceTransformer(str(nomic), device="cpu")
     for text, rows in zip(TEXTS, documents, strict=True):
@@ -83,13 +83,13 @@ def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
 
 
 def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit(nomic: Path) -> None:
-    embedder = SentenceTransformersEmbedder(str(nomic))
+    embedder = SentenceTransformersEmbedder(IndexSettings(embedder=str(nomic)))
     together = embedder.embed_documents_and_tokens(TEXTS).vectors
     assert together.tobytes() == embedder.embed_documents(TEXTS).tobytes()
 
 
 def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) -> None:
-    embedder = SentenceTransformersEmbedder(str(nomic))
+    embedder = SentenceTransformersEmbedder(IndexSettings(embedder=str(nomic)))
     (with_prefix,) = embedder.embed_documents_and_tokens([f"{CODERANK_PREFIX}a route"]).tokens
     assert np.array_equal(embedder.embed_query_and_tokens("a route").tokens, with_prefix[-3:-1])
     assert embedder.embed_query_and_tokens("").tokens.shape == (0, 32)
@@ -100,19 +100,23 @@ def test_remote_code_of_a_built_in_architecture_is_ignored(nomic: Path, copy: Pa
     change(copy / "config.json", auto_map=reference)
     marker = copy / "ran"
     (copy / "canary.py").write_text(f"open({str(marker)!r}, 'w')\n")
-    rows = SentenceTransformersEmbedder(str(copy)).embed_documents(TEXTS)
-    assert np.array_equal(rows, SentenceTransformersEmbedder(str(nomic)).embed_documents(TEXTS))
+    rows = SentenceTransformersEmbedder(IndexSettings(embedder=str(copy))).embed_documents(TEXTS)
+    assert np.array_equal(
+        rows, SentenceTransformersEmbedder(IndexSettings(embedder=str(nomic))).embed_documents(TEXTS)
+    )
     assert not marker.exists()
 
 
 def test_a_models_own_prompts_come_before_the_published_ones(copy: Path) -> None:
     prompts = {"query": "route ", "passage": "text "}
     change(copy / "config_sentence_transformers.json", prompts=prompts, default_prompt_name="query")
-    embedder = SentenceTransformersEmbedder(str(copy))
+    embedder = SentenceTransformersEmbedder(IndexSettings(embedder=str(copy)))
     assert (embedder.identity.query_prefix, embedder.identity.document_prefix) == ("route ", "text ")
     plain = embedder.embed_documents(["a route"])[0]
     change(copy / "config_sentence_transformers.json", prompts={}, default_prompt_name=None)
-    (expected,) = SentenceTransformersEmbedder(str(copy)).embed_documents(["text a route"])
+    (expected,) = SentenceTransformersEmbedder(IndexSettings(embedder=str(copy))).embed_documents(
+        ["text a route"]
+    )
     assert np.array_equal(plain, expected)
 
 
@@ -123,8 +127,8 @@ def test_the_identity_follows_the_weights(nomic: Path, copy: Path) -> None:
     first = min(weights)
     weights[first] = weights[first] + 1
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
-    changed = SentenceTransformersEmbedder(str(copy)).identity.weights_digest
-    assert changed != SentenceTransformersEmbedder(str(nomic)).identity.weights_digest
+    changed = SentenceTransformersEmbedder(IndexSettings(embedder=str(copy))).identity.weights_digest
+    assert changed != SentenceTransformersEmbedder(IndexSettings(embedder=str(nomic))).identity.weights_digest
 
 
 def pickled_dense_module(folder: Path) -> None:

@@ -98,7 +98,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_published_checkpoint_gives_the_vectors_of_the_published_architecture(checkpoint: Path) -> None:
-    embedder = SentenceTransformersEmbedder(str(checkpoint))
+    embedder = SentenceTransformersEmbedder(IndexSettings(embedder=str(checkpoint)))
     rows = embedder.embed_documents(TEXTS)
     expected = np.array([published_forward(text) for text in TEXTS])
     assert np.abs(rows - expected).max() < TOLERANCE
@@ -134,7 +134,9 @@ def test_a_value_that_cannot_be_honored_is_an_error_that_names_it(
     if value is None:
         del config[name]
     with pytest.raises(ModelError, match=name) as error:
-        SentenceTransformersEmbedder(str(write_checkpoint(tmp_path / "model", config)))
+        SentenceTransformersEmbedder(
+            IndexSettings(embedder=str(write_checkpoint(tmp_path / "model", config)))
+        )
     assert "--embedder" in error.value.remedy
 
 
@@ -148,10 +150,10 @@ def test_weights_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> Non
     ):
         save_weights(weights, folder)
         with pytest.raises(ModelError) as error:
-            SentenceTransformersEmbedder(str(folder))
+            SentenceTransformersEmbedder(IndexSettings(embedder=str(folder)))
         assert repr(named) in error.value.message
     save_weights(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, folder)
-    SentenceTransformersEmbedder(str(folder))
+    SentenceTransformersEmbedder(IndexSettings(embedder=str(folder)))
 
 
 def opened(folder: Path, **settings: Any) -> Any:
@@ -159,7 +161,7 @@ def opened(folder: Path, **settings: Any) -> Any:
 
 
 def test_the_vectors_and_the_identity_are_those_of_sentence_transformers(checkpoint: Path) -> None:
-    ours, torch = opened(checkpoint), SentenceTransformersEmbedder(str(checkpoint))
+    ours, torch = opened(checkpoint), SentenceTransformersEmbedder(IndexSettings(embedder=str(checkpoint)))
     assert isinstance(ours, NomicEmbedder)
     assert ours.identity == torch.identity
     rows = ours.embed_documents(TEXTS)
@@ -174,7 +176,7 @@ def test_the_vectors_and_the_identity_are_those_of_sentence_transformers(checkpo
 
 def test_the_token_vectors_are_those_of_sentence_transformers(checkpoint: Path) -> None:
     ours = token_embedder(opened(checkpoint), "")
-    torch = SentenceTransformersEmbedder(str(checkpoint))
+    torch = SentenceTransformersEmbedder(IndexSettings(embedder=str(checkpoint)))
     found, expected = ours.embed_documents_and_tokens(TEXTS), torch.embed_documents_and_tokens(TEXTS)
     assert found.vectors.tobytes() == ours.embed_documents(TEXTS).tobytes()
     pairs = [*zip(found.tokens, expected.tokens, strict=True)]
@@ -241,15 +243,38 @@ def test_int8_vectors_are_near_and_have_an_identity_of_their_own(model: str, che
     assert small.embed_documents(texts[::-1])[::-1].tobytes() == rows.tobytes()
 
 
+@pytest.mark.parametrize("kind", [NomicEmbedder, SentenceTransformersEmbedder])
+def test_prefixes_of_the_settings_replace_those_of_the_model(
+    kind: type[NomicEmbedder | SentenceTransformersEmbedder],
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nomic = kind is NomicEmbedder
+    monkeypatch.setattr("branchrank.index.embedders.nomic.is_nomic", lambda folder: nomic)
+    own = opened(checkpoint)
+    given = {"query_prefix": "text ", "document_prefix": ""}
+    made = open_embedder(IndexSettings(embedder=str(checkpoint), **given))
+    assert isinstance(own, kind)
+    assert isinstance(made, kind)
+    assert own.identity.query_prefix not in ("", "text ")
+    assert (made.identity.query_prefix, made.identity.document_prefix) == ("text ", "")
+    (expected,) = made.embed_documents(["text a route"])
+    assert made.embed_query("a route") @ expected > 0.99999
+    assert made.embed_query("a route") @ own.embed_query("a route") < 0.9999
+    assert len(made.embed_query_and_tokens("a route").tokens) == len(
+        own.embed_query_and_tokens("a route").tokens
+    )
+
+
 @pytest.mark.parametrize("name", ["fake", "openai:m", "ollama:m", "none", "folder"])
 def test_a_precision_that_an_embedder_does_not_have_is_an_error(name: str, tmp_path: Path) -> None:
     if name == "folder":
         path = write_checkpoint(tmp_path / "model") / "sentence_bert_config.json"
         path.write_text("{}")
         name = str(tmp_path / "model")
-    with pytest.raises(UsageError, match="precision int8") as error:
+    with pytest.raises(UsageError, match="embedder_precision = 'int8'") as error:
         open_embedder(IndexSettings(embedder=name, embedder_precision="int8"))
-    assert "--embedder-precision float32" in error.value.remedy
+    assert "--embedder-precision" in error.value.remedy
 
 
 def test_bfloat16_without_openvino_prints_the_command_that_installs_it(

@@ -15,6 +15,8 @@ from branchrank.core.settings.systems import LOCAL, SYSTEM_PARTS
 Precision = Literal["float32", "bfloat16", "int8"]
 #: The default chunker.
 SECTIONS = "sections"
+#: The settings of what an embedding model gets besides the texts.
+SENT = ("query_prefix", "document_prefix", "query_model", "input_type")
 
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
@@ -30,6 +32,13 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         embedding_url: base URL of the endpoint for openai:MODEL or ollama:MODEL; empty: for openai:MODEL,
             --hybrid-base-url, else OpenAI; for ollama:MODEL, this machine
         embedding_revision: revision of the embedding model on its hub; empty: the default revision
+        query_prefix: text before each query; empty: none; default: the prefix of the model, or of its family
+        document_prefix: text before each chunk; empty: none; default: the prefix of the model, or of its
+            family
+        query_model: name that openai:MODEL sends instead of MODEL with queries, for a server that tells
+            queries and documents apart by it; the family's prefixes are left out
+        input_type: send the input_type query or passage to the server of openai:MODEL, for a server that sets
+            the prefixes; the family's prefixes are left out
         vector_store: vector store; chroma: find candidates with Chroma, then sort them by exact cosine;
             exact: compare the query with every vector; auto: exact up to 100,000 chunks, else chroma
         chroma_url: URL of a Chroma server; empty: embedded Chroma
@@ -51,6 +60,10 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     embedder_precision: Precision = "float32"
     embedding_url: Annotated[str, reaches("embedding endpoint")] = ""
     embedding_revision: Annotated[str, reaches("embedding model")] = ""
+    query_prefix: str | None = None
+    document_prefix: str | None = None
+    query_model: Annotated[str, reaches("embedding model")] = ""
+    input_type: bool = False
     vector_store: Literal["auto", "chroma", "exact"] = "chroma"
     chroma_url: Annotated[str, reaches("Chroma server")] = ""
     token_vectors: Literal["auto", "none", "int8", "fp16"] = "auto"  # noqa: S105 - no secret
@@ -69,12 +82,18 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         return self.token_vectors == "auto"  # noqa: S105 - no secret
 
     @property
+    def sent(self) -> dict[str, Any]:
+        """The settings of what the model gets besides the texts, without those at their defaults."""
+        return {name: value for name, value in self.table.items() if name in SENT}
+
+    @property
     def table(self) -> dict[str, Any]:
-        """The settings as a table, without the default chunker, which older versions did not record."""
-        table: dict[str, Any] = msgspec.to_builtins(self)
-        if self.chunker == SECTIONS:
-            del table["chunker"]
-        return table
+        """The settings as a table, without the defaults of settings that older versions did not record."""
+        table, default = msgspec.to_builtins(self), IndexSettings()
+        newer = ("chunker", *SENT)
+        return {
+            name: each for name, each in table.items() if name not in newer or each != getattr(default, name)
+        }
 
 
 #: The names of Snowball's stemmers.

@@ -62,6 +62,8 @@ def _print_built(data_dir: Path, workspace: branchrank.Workspace, quiet: bool) -
         f"{data_dir}: {plural(manifest.documents, 'document')}, {plural(manifest.nodes, 'node')}, "
         f"{plural(manifest.chunks, 'chunk')}; {done if index.is_new else 'up to date'}"
     )
+    if manifest.embedder.sent:
+        click.echo(f"sent to {manifest.embedder.model}: {manifest.embedder.sent}")
 
 
 _SHOWN = 5

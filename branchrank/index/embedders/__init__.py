@@ -58,10 +58,18 @@ def open_embedder(
     ``built`` is the identity of the embedder that built the index. With it, a server is not contacted before
     the first text is embedded.
 
-    Raises :class:`UsageError` if the embedder's name is malformed, and
-    :class:`~branchrank.core.errors.ModelError` if the model is not available. An unavailable model is never
-    replaced by another model.
+    Raises :class:`UsageError` if the embedder's name is malformed or the embedder does not use one of the
+    settings, and :class:`~branchrank.core.errors.ModelError` if the model is not available. An unavailable
+    model is never replaced by another model.
     """
+    embedder = _open(settings, notify, built)
+    for name, value in settings.sent.items():
+        if getattr(embedder.identity, name) != value:
+            raise _unused(settings, name)
+    return embedder
+
+
+def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentity | None) -> Embedder:
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
     precision = settings.embedder_precision
@@ -72,7 +80,7 @@ def open_embedder(
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder, precision=precision)
     if precision != "float32" and (settings.embedder == NONE or route in EMBEDDERS.names):
-        raise _float32_only(settings)
+        raise _unused(settings, "embedder_precision")
     if settings.embedder == NONE:
         return NoEmbedder()
     if route == "fake":
@@ -81,7 +89,7 @@ def open_embedder(
         from branchrank.index.embedders.endpoint_embedder import OllamaEmbedder, OpenAIEmbedder
 
         server = OpenAIEmbedder if route == "openai" else OllamaEmbedder
-        return server(model, settings.embedding_url, built)
+        return server(model, settings, built)
     if route in EMBEDDERS.installed:
         return _open_installed(route, model, notify)
     try:
@@ -134,24 +142,24 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
         require_library,
     )
 
-    model, revision, precision = settings.embedder, settings.embedding_revision, settings.embedder_precision
+    model, precision = settings.embedder, settings.embedder_precision
     require_library(f"the embedder {model}")  # Report a missing package before the model is downloaded.
-    folder = model_folder(model, revision, notify)
+    folder = model_folder(model, settings.embedding_revision, notify)
     if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
-        return NomicEmbedder(folder, model, revision, precision=precision)
+        return NomicEmbedder(folder, settings)
     if precision != "float32":
-        raise _float32_only(settings)
+        raise _unused(settings, "embedder_precision")
     if is_colbert(folder):
-        return ColbertEmbedder(model, revision, notify=notify)
-    return SentenceTransformersEmbedder(model, revision, notify=notify)
+        return ColbertEmbedder(settings, notify=notify)
+    return SentenceTransformersEmbedder(settings, notify=notify)
 
 
-def _float32_only(settings: IndexSettings) -> UsageError:
+def _unused(settings: IndexSettings, name: str) -> UsageError:
     return UsageError(
-        f"the embedder {settings.embedder} does not support the precision {settings.embedder_precision}",
+        f"the embedder {settings.embedder} does not support {name} = {getattr(settings, name)!r}",
         remedy=(
-            Remedy("use {}", "--embedder-precision", "float32"),
-            Remedy("use {}", "--embedder", MODEL),
+            Remedy("remove {}, or the setting in branchrank.toml", f"--{name.replace('_', '-')}"),
+            Remedy("use another {}", "--embedder"),
         ),
     )
 

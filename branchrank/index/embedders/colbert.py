@@ -27,6 +27,7 @@ from threading import Lock
 from branchrank.core.errors import ModelError
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
+from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.hub import (
     REMEDY,
     card_languages,
@@ -71,13 +72,14 @@ def is_colbert(folder: Path) -> bool:
 
 
 class ColbertEmbedder(SentenceTransformersEmbedder):
-    """An embedder that runs the ColBERT checkpoint ``model`` with sentence-transformers 6.2 or later.
+    """An embedder that runs a ColBERT checkpoint with sentence-transformers 6.2 or later.
 
     Raises :class:`ModelError` if the model is not available, has only pickled weights or needs code from
     its repository.
     """
 
-    def __init__(self, model: str, revision: str = "", *, notify: Notify = no_notice) -> None:
+    def __init__(self, settings: IndexSettings, *, notify: Notify = no_notice) -> None:
+        model, revision = settings.embedder, settings.embedding_revision
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         _check_format(folder)

@@ -14,23 +14,26 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from branchrank.core.errors import ModelError, Remedy, UsageError
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.io.keys import open_endpoint
 from branchrank.core.io.printable import Redactor, encodable, url_to_show
 from branchrank.core.records import Record
+from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.protocol import (
     EmbedderIdentity,
     Vectors,
     conventional_prefixes,
     model_changed,
+    sent_prefixes,
     unit_rows,
 )
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 T = TypeVar("T")
+Role = Literal["query", "passage"]
 
 BATCH = 32
 TIMEOUT_S = 120.0
@@ -89,15 +93,16 @@ class _OllamaTags(Record, frozen=True, kw_only=True):
 class ServerEmbedder(ABC):
     """The base class of embedders that query a server.
 
-    ``model`` is the name of the model, and ``url`` the base URL of the server. If ``url`` is empty, the
-    route's default server is used. ``built`` is the identity of the embedder that built the index, if any.
-    Without it, the first read of ``identity`` contacts the server.
+    ``model`` is the name of the model. If ``settings`` contain no URL, the route's default server is used.
+    ``built`` is the identity of the embedder that built the index, if any. Without it, the first read of
+    ``identity`` contacts the server.
     """
 
     route = ""
     default_url = ""
+    told: Mapping[str, Any] = {}
 
-    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
+    def __init__(self, model: str, settings: IndexSettings, built: EmbedderIdentity | None = None) -> None:
         if not model:
             raise UsageError(
                 f"the embedder {self.route!r} needs the name of a model",
@@ -105,7 +110,8 @@ class ServerEmbedder(ABC):
             )
         self.model = model
         self._built = built
-        self.prefixes = conventional_prefixes(model)
+        self.prefixes = sent_prefixes(settings, conventional_prefixes(model))
+        url = settings.embedding_url
         self.endpoint = open_endpoint("EMBEDDING", url or self.default_url, os.environ)
         if self.endpoint.query:
             raise UsageError(
@@ -122,7 +128,7 @@ class ServerEmbedder(ABC):
 
         Raises :class:`ModelError` if the server does not respond.
         """
-        return self._built or self._current(self._request(["dimension"]).shape[1])
+        return self._built or self._current(self._request(["dimension"], "passage").shape[1])
 
     def _current(self, dimension: int) -> EmbedderIdentity:
         revision, max_tokens = self._description
@@ -134,6 +140,7 @@ class ServerEmbedder(ABC):
             max_tokens=max_tokens,
             query_prefix=self.prefixes.query,
             document_prefix=self.prefixes.document,
+            **self.told,
         )
 
     @cached_property
@@ -145,12 +152,12 @@ class ServerEmbedder(ABC):
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
             batch = [f"{self.prefixes.document}{text}" for text in texts[start : start + BATCH]]
-            rows[start : start + len(batch)] = self._checked(batch)
+            rows[start : start + len(batch)] = self._checked(batch, "passage")
         return rows
 
     def embed_query(self, text: str) -> Vectors:
         """Return the vector of a query, scaled to unit length."""
-        row: Vectors = self._checked([f"{self.prefixes.query}{text}"])[0]
+        row: Vectors = self._checked([f"{self.prefixes.query}{text}"], "query")[0]
         return row
 
     @abstractmethod
@@ -158,7 +165,7 @@ class ServerEmbedder(ABC):
         """Return the model's revision (empty if unknown), and the maximum number of tokens in a text."""
 
     @abstractmethod
-    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def vectors(self, texts: Sequence[str], role: Role) -> Sequence[Sequence[float]]:
         """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
 
     def ask(self, path: str, body: object, answer: type[T]) -> T:
@@ -220,8 +227,8 @@ class ServerEmbedder(ABC):
             text = text.replace(secret, "[key]")
         return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:300]
 
-    def _checked(self, texts: Sequence[str]) -> Vectors:
-        rows = self._request(texts)
+    def _checked(self, texts: Sequence[str], role: Role) -> Vectors:
+        rows = self._request(texts, role)
         current = self._current(rows.shape[1])
         if self._built and current != self._built:
             raise model_changed(self._built, current)
@@ -231,9 +238,9 @@ class ServerEmbedder(ABC):
             )
         return rows
 
-    def _request(self, texts: Sequence[str]) -> Vectors:
+    def _request(self, texts: Sequence[str], role: Role) -> Vectors:
         # An empty text is sent as one space, because servers reject empty texts.
-        vectors = self.vectors([encodable(text) or " " for text in texts])
+        vectors = self.vectors([encodable(text) or " " for text in texts], role)
         lengths = {len(vector) for vector in vectors}
         if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
             raise self._invalid(
@@ -256,9 +263,10 @@ class OpenAIEmbedder(ServerEmbedder):
     route = "openai"
     default_url = "https://api.openai.com/v1"
 
-    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
-        super().__init__(model, url, built)
-        if not url and not self.endpoint.authorization:
+    def __init__(self, model: str, settings: IndexSettings, built: EmbedderIdentity | None = None) -> None:
+        super().__init__(model, settings, built)
+        self.told = {name: settings.sent.get(name, UNSET) for name in ("query_model", "input_type")}
+        if not settings.embedding_url and not self.endpoint.authorization:
             raise ModelError(
                 f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
                 remedy=(Remedy("use {}", "--embedding-url"), "set OPENAI_API_KEY"),
@@ -270,9 +278,11 @@ class OpenAIEmbedder(ServerEmbedder):
         """Return an empty revision and the model's token limit, which depends on the model's name."""
         return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
 
-    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def vectors(self, texts: Sequence[str], role: Role) -> Sequence[Sequence[float]]:
         """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
-        body = {"model": self.model, "input": texts, "encoding_format": "float"}
+        model = (role == "query" and self.told["query_model"]) or self.model
+        told = {"input_type": role} if self.told["input_type"] else {}
+        body = {"model": model, "input": texts, "encoding_format": "float", **told}
         data = sorted(self.ask("/embeddings", body, _OpenAIAnswer).data, key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
             numbers = [item.index for item in data][:40]
@@ -307,8 +317,8 @@ class OllamaEmbedder(ServerEmbedder):
     route = "ollama"
     default_url = "http://127.0.0.1:11434"
 
-    def __init__(self, model: str, url: str = "", built: EmbedderIdentity | None = None) -> None:
-        super().__init__(model, url, built)
+    def __init__(self, model: str, settings: IndexSettings, built: EmbedderIdentity | None = None) -> None:
+        super().__init__(model, settings, built)
         self._remedies = {**_REMEDIES, 404: f"ollama pull {model}"}
 
     def describe(self) -> tuple[str, int]:
@@ -322,7 +332,7 @@ class OllamaEmbedder(ServerEmbedder):
             context = _LEAST_TOKENS
         return "".join(digests[:1]), context
 
-    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def vectors(self, texts: Sequence[str], role: Role) -> Sequence[Sequence[float]]:
         """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
         body = {"model": self.model, "input": texts, "truncate": True}
         return self.ask("/api/embed", body, _OllamaAnswer).embeddings

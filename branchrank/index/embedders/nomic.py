@@ -28,7 +28,7 @@ from branchrank.core.errors import ModelError
 from branchrank.core.execution import thread_count
 from branchrank.core.io.files import NOT_JSON
 from branchrank.core.records import Record
-from branchrank.core.settings.parts import Precision
+from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.hub import (
     REMEDY,
     card_languages,
@@ -61,20 +61,13 @@ class _Reading(Record, frozen=True, kw_only=True):
 
 
 class NomicEmbedder(GraphEmbedder):
-    """An embedder that runs the NomicBert model ``model`` from the files in ``folder``.
+    """An embedder that runs the NomicBert model ``settings.embedder`` from the files in ``folder``.
 
     :func:`is_nomic` must return true for ``folder``. Raises :class:`ModelError` if the files can't be read.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        model: str,
-        revision: str = "",
-        *,
-        threads: int | None = None,
-        precision: Precision = "float32",
-    ) -> None:
+    def __init__(self, folder: Path, settings: IndexSettings) -> None:
+        model = settings.embedder
         supported = _supported(folder)
         assert supported is not None
         config, pooling, max_tokens = supported
@@ -85,12 +78,12 @@ class NomicEmbedder(GraphEmbedder):
                 f"the weights in {folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY
             ) from error
         own = read_json(folder / "config_sentence_transformers.json", _Prompts, default=_Prompts())
-        prefixes = prefixes_of(own.prompts, model)
+        prefixes = prefixes_of(own.prompts, settings)
         identity = EmbedderIdentity(
             name="sentence-transformers",
             model=model,
-            revision=folder_revision(folder, revision),
-            dtype=precision,
+            revision=folder_revision(folder, settings.embedding_revision),
+            dtype=settings.embedder_precision,
             dimension=config["hidden_size"],
             max_tokens=max_tokens,
             query_prefix=prefixes.query,
@@ -100,7 +93,7 @@ class NomicEmbedder(GraphEmbedder):
         self.languages = card_languages(folder)
         tokenizer = read_tokenizer(folder, max_tokens, model=model, remedy=REMEDY)
         graph = nomic_graph(config, pooling, max_tokens)
-        super().__init__(identity, tokenizer, graph, weights, threads or thread_count())
+        super().__init__(identity, tokenizer, graph, weights, thread_count())
 
 
 def is_nomic(folder: Path) -> bool:

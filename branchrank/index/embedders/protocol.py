@@ -22,15 +22,17 @@ Vectors from two embedders can be compared only if the embedders have the same i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from branchrank.core.errors import ArtifactError, ModelError, Remedy
 from branchrank.core.records import SEED, Record
+from branchrank.core.settings import IndexSettings
 
 #: The name of the model that needs no model hub, and its name on the hub.
 MODEL = "all-MiniLM-L6-v2"
@@ -46,7 +48,9 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
 
     Embedders with the same identity return the same vector for the same text. ``name`` is the kind of
     embedder (such as ``minilm``, ``sentence-transformers`` or ``openai``), and ``model`` is the requested
-    model. ``revision`` and ``weights_digest`` are empty if they are unknown.
+    model. ``revision`` and ``weights_digest`` are empty if they are unknown. ``query_model`` is the name of
+    the model that is sent with queries, if it is another one. ``input_type`` is whether a server is told
+    which texts are queries.
     """
 
     name: str
@@ -58,6 +62,18 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
     query_prefix: str = ""
     document_prefix: str = ""
     weights_digest: str = ""
+    #: An unset field is not encoded, so that the identities of older versions keep their digests.
+    query_model: str | UnsetType = UNSET
+    input_type: bool | UnsetType = UNSET
+
+    @property
+    def sent(self) -> str:
+        """A description of what the model gets besides the texts, or an empty string for nothing."""
+        prefixes = {"queries": self.query_prefix, "documents": self.document_prefix}
+        parts = [f"{prefix!r} before {what}" for what, prefix in prefixes.items() if prefix]
+        parts += [f"queries to the model {self.query_model}"] if self.query_model else []
+        parts += ["input_type (query or passage)"] if self.input_type else []
+        return ", ".join(parts)
 
     def chunk_tokens(self, wanted: int) -> int:
         """Return ``wanted`` tokens, or the most tokens of a chunk that the model reads if that is less.
@@ -162,6 +178,14 @@ _CONVENTIONS = (
 )
 
 
+#: Matches the names of models that are one of these families', also under a server's own name for them.
+_FAMILIES = re.compile(
+    r"(?<![a-z0-9])(e5|coderankembed|nomic-embed-text|bge-(small|base|large)-en|mxbai-embed-large)(?![a-z0-9])"
+)
+#: The least cosine of two vectors that are treated as equal.
+SAME_COSINE = 0.9999
+
+
 def conventional_prefixes(model: str) -> Prefixes:
     """Return the published prefixes for a model, or empty prefixes for an unknown model.
 
@@ -172,6 +196,26 @@ def conventional_prefixes(model: str) -> Prefixes:
         if re.fullmatch(pattern, name):
             return prefixes
     return Prefixes()
+
+
+def sent_prefixes(settings: IndexSettings, own: Prefixes) -> Prefixes:
+    """Return the prefixes in the settings, or the model's ``own`` unless a server sets the prefixes."""
+    query, document = Prefixes() if settings.query_model or settings.input_type else own
+    given = settings.query_prefix, settings.document_prefix
+    return Prefixes(query if given[0] is None else given[0], document if given[1] is None else given[1])
+
+
+def roles_notes(embedder: Embedder) -> Iterator[str]:
+    """Yield a note if the model's family has prefixes, but queries and documents have the same vectors."""
+    model, text = embedder.identity.model, "how are queries told from documents"
+    if not _FAMILIES.search(model.lower()):
+        return
+    if embedder.embed_query(text) @ embedder.embed_documents([text])[0] >= SAME_COSINE:
+        yield (
+            f"{model} gives queries and documents the same vectors, but models of its family need prefixes; "
+            "set --query-prefix and --document-prefix, or --input-type or --query-model for a server that "
+            "adds the prefixes"
+        )
 
 
 SAMPLE = 20

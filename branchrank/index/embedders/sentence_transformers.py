@@ -10,8 +10,8 @@
 4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the
    other texts in a padded batch. On a GPU, texts are encoded in batches by default, because a single text
    would leave most of the GPU idle.
-5. The prompts in the model's configuration are used as prefixes. For a model without prompts, the prefixes
-   that the model's authors published are used, such as CodeRankEmbed's query prefix.
+5. Unless the settings contain prefixes, the prompts in the model's configuration are used. For a model
+   without prompts, the prefixes that its authors published are used, such as CodeRankEmbed's query prefix.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from branchrank.core.io.environment import preserved_random_state, preserved_sta
 from branchrank.core.io.printable import encodable
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
+from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.hub import (
     REMEDY,
     card_languages,
@@ -51,6 +52,7 @@ from branchrank.index.embedders.protocol import (
     QueryVectors,
     Vectors,
     conventional_prefixes,
+    sent_prefixes,
     unit_row,
     unit_rows,
 )
@@ -76,13 +78,14 @@ class _Config(Record, frozen=True, kw_only=True):
 
 
 class SentenceTransformersEmbedder:
-    """An embedder that runs the model ``model`` with the sentence-transformers package.
+    """An embedder that runs the model ``settings.embedder`` with the sentence-transformers package.
 
     Raises :class:`ModelError` if the model is not available, has only pickled weights or needs code from
     its repository.
     """
 
-    def __init__(self, model: str, revision: str = "", *, notify: Notify = no_notice) -> None:
+    def __init__(self, settings: IndexSettings, *, notify: Notify = no_notice) -> None:
+        model, revision = settings.embedder, settings.embedding_revision
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         # The fast tokenizer is not thread-safe.
@@ -90,7 +93,7 @@ class SentenceTransformersEmbedder:
         self.languages = card_languages(folder)
         self._model = load_model(folder, None, notify)
         self._batch_size = 1 if self._model.device.type == "cpu" else _GPU_BATCH
-        prefixes = prefixes_of(self._model.prompts, model)
+        prefixes = prefixes_of(self._model.prompts, settings)
         prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
         self._prefix_tokens = len(prefix)
         self.identity = EmbedderIdentity(
@@ -282,8 +285,8 @@ def has_accelerator() -> bool:
     return bool(get_device_name() != "cpu")
 
 
-def prefixes_of(prompts: Mapping[str, str | None], model: str) -> Prefixes:
-    """Return a model's prompts for queries and documents, or published prefixes if it has no prompts."""
+def prefixes_of(prompts: Mapping[str, str | None], settings: IndexSettings) -> Prefixes:
+    """Return the prefixes in the settings, the model's prompts, or published prefixes if it has none."""
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
-    return own if any(own) else conventional_prefixes(model)
+    return sent_prefixes(settings, own if any(own) else conventional_prefixes(settings.embedder))

@@ -168,7 +168,7 @@ def _indexes(run: RunData, opened: OpenPlan, is_whole: bool) -> Iterator[Finding
         index = opened.indexes.get(then.name)
         if index is None:
             continue
-        newer = [name for name in ("chunk_tokens", "chunks_digest") if not getattr(then, name)]
+        newer = [name for name in ("chunk_tokens", "chunks_digest", "identity") if not getattr(then, name)]
         facts = index_facts(then.name, index)
         facts = opened.measured(facts) if is_whole else facts
         now = replace(facts, **{name: getattr(then, name) for name in (*kept, *newer)})

@@ -143,6 +143,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         chunks_digest=manifest.digests[CHUNKS],
         scripts=manifest.scripts,
         languages=manifest.languages,
+        identity=manifest.embedder,
     )
 
 
