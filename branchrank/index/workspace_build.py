@@ -17,6 +17,7 @@ from branchrank.core.io.files import write_bytes
 from branchrank.core.io.printable import is_url, means_url, url_to_keep
 from branchrank.core.io.progress import Progress, shown_progress
 from branchrank.core.records import Record
+from branchrank.core.settings import IndexSettings, resolve
 from branchrank.documents.chunkers import is_code
 from branchrank.documents.ir_collections import entries_place, is_beir, unpack_beir
 from branchrank.documents.named import locate_corpus
@@ -91,7 +92,15 @@ def _built(
     path = opened.data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None
     try:
-        configure(opened.data_dir, settings=_to_keep(opened), **msgspec.structs.asdict(inputs))
+        kept = _to_keep(opened)
+        configure(opened.data_dir, settings=kept, **msgspec.structs.asdict(inputs))
+        was = msgspec.structs.asdict(resolve(toml=opened.content[1], environment={}).part(IndexSettings))
+        for key, value in kept.items() if opened.config.corpus else ():
+            section, _, name = key.partition(".")
+            if section == IndexSettings.section and value != was[name]:
+                opened.notify(
+                    f"{path}: {key} is now {value!r}, also for later commands (before: {was[name]!r})"
+                )
         folder = WorkspaceFolder.open(opened.data_dir, flags=opened.flags)
         folder.notify = opened.notify
         with shown_progress(progress) as shown:

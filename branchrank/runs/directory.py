@@ -177,6 +177,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     #: What differs in the LLM calls from the settings: base URLs, and parameters that a server refuses.
     llm_notes: tuple[str, ...] = ()
+    #: The members of a group of predictors that can't run on the index, with the reasons.
+    left_out: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
     #: The number of rows written before an interruption. ``computed`` and ``reused`` do not include the

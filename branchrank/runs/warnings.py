@@ -30,6 +30,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
         *avoidable_latency(run),
+        *run.left_out,
         *run.llm_notes,
         *different_chunks(run.indexes),
         *chain.from_iterable(
@@ -120,17 +121,11 @@ def avoidable_latency(run: RunRecord) -> Iterator[str]:
 
 def different_chunks(indexes: Sequence[IndexFacts]) -> Iterator[str]:
     """Yield a warning if embedders are compared on different chunks. Older runs have no digest of them."""
-    chunks: dict[str, dict[str, int]] = {}
+    chunks: dict[str, set[str]] = {facts.embedder: set() for facts in indexes}
     for facts in indexes:
-        chunks.setdefault(facts.embedder, {})[facts.chunks_digest] = facts.chunks
-    if all(facts.chunks_digest for facts in indexes) and len(set(map(frozenset, chunks.values()))) > 1:
-        counts = (
-            f"{name} on {plural(number, 'chunk')}" for name, of in chunks.items() for number in of.values()
-        )
-        yield (
-            f"the embedders have different chunks ({', '.join(counts)}), so a difference between them is not "
-            "only one between the models"
-        )
+        chunks[facts.embedder].add(facts.chunks_digest)
+    if all(facts.chunks_digest for facts in indexes) and len({*map(frozenset, chunks.values())}) > 1:
+        yield f"the embedders {' and '.join(chunks)} have different chunks, so not only the models differ"
 
 
 def _failed(reasons: Sequence[str], total: int, noun: str) -> str:

@@ -129,6 +129,21 @@ WRONG = {
     "unknown predictor": (("benchmark", "--predictor", "colbert"), 2, "no predictor is called 'colbert'"),
     "unknown verb": (("find",), 2, "No such command 'find'"),
     "unknown flag": (("retrieve", "--fast", "tea"), 2, "No such option"),
+    "embedder of an experiment": (
+        ("run", "x.toml", "--embedder", "fake"),
+        2,
+        "set embedder in [indexes.NAME] of the experiment or [index] of branchrank.toml",
+    ),
+    "branch of an experiment": (
+        ("run", "x.toml", "--local-rrf-k", 3),
+        2,
+        "set rrf_k in [systems.NAME] of the",
+    ),
+    "setting elsewhere": (
+        ("check", "--chunk-tokens", 99),
+        2,
+        "set chunk_tokens in [index] of branchrank.toml",
+    ),
     "unknown choice": (("benchmark", "--mode", "loose"), 2, "'loose' is not one of"),
     "no number": (("retrieve", "--local-rrf-k", "many", "tea"), 2, "not a valid integer"),
     "no experiment": (("run", "none.toml"), 2, "no experiment file"),

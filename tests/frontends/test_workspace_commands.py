@@ -53,6 +53,31 @@ def test_index_creates_a_workspace_and_reports_its_contents(tmp_path: Path) -> N
     assert not Path(kept["corpus"]).is_absolute()
 
 
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (("--embedder", "fake:8"), {"index.embedder"}),
+        (("--embedder", "fake:8", "--chunk-tokens", 64), {"index.embedder", "index.chunk_tokens"}),
+        (("--embedder", "fake"), set()),
+        (("--bm25-k1", 1.0), set()),
+        ((), set()),
+    ],
+    ids=str,
+)
+def test_index_says_which_settings_of_later_commands_it_changes(
+    tmp_path: Path, words: tuple[object, ...], changed: set[str]
+) -> None:
+    docs, data = write_pages(tmp_path / "docs"), tmp_path / "data"
+    first = invoke("index", docs, "--data-dir", data, "--embedder", "fake")
+    assert "before:" not in first.stderr
+    again = invoke("index", "--data-dir", data, *words)
+    assert again.exit_code == 0, again.output
+    said = [line for line in again.stderr.splitlines() if "(before: " in line]
+    assert {line.split(": ")[1].split(" ")[0] for line in said} == changed
+    assert all(str(data / "branchrank.toml") in line for line in said)
+    assert all("'fake'" in line or "256" in line for line in said)
+
+
 def test_a_wrong_exclude_is_not_stored_in_the_workspace_file(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"

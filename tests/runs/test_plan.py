@@ -18,8 +18,10 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.library import run_benchmark
 from branchrank.runs import directory as names
 from branchrank.runs.bench.experiment import plan_from_experiment
-from branchrank.runs.bench.plan import Plan, estimate_plan, plan_from_names
+from branchrank.runs.bench.plan import Plan, check_plan, estimate_plan, plan_from_names
 from branchrank.runs.bench.predictors import predictor_of
+from branchrank.runs.directory import read_run
+from branchrank.search.systems.builtin import GROUPS
 
 NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}
 WORDS = System(name="words", branches=(Branch(kind="bm25"),))
@@ -181,3 +183,44 @@ def test_a_benchmark_reads_the_settings_of_its_workspace_once(
     words = ("--predictor", "bm25", "--latency-sample", 0, "--quiet", "--reports", project / "once")
     assert invoke("benchmark", *words, "--data-dir", project / "data").exit_code == 0
     assert read == [project / "data" / "branchrank.toml"]
+
+
+@pytest.mark.parametrize(
+    ("embedder", "missing"),
+    [
+        ("fake", ()),
+        ("openai:m", ("late-interaction",)),
+        ("ollama:m", ("late-interaction",)),
+        ("none", ("local", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")),
+    ],
+)
+def test_members_of_a_group_that_the_embedder_rules_out_are_listed_and_the_others_run(
+    project: Path, embedder: str, missing: tuple[str, ...]
+) -> None:
+    flags = {"index.embedder": embedder, "index.embedding_url": "http://127.0.0.1:9/v1"}
+    family = plan(project, ["family"], flags)
+    assert family.names == tuple(name for name in GROUPS["family"] if name not in missing)
+    assert tuple(line.partition(" is left out: ")[0] for line in family.left_out) == missing
+    assert all(embedder in line for line in family.left_out)
+    check_plan(family)
+    named = plan(project, ["late-interaction", "family"], flags)
+    assert "late-interaction" in named.names
+    if missing:
+        with pytest.raises(UsageError, match=embedder):
+            check_plan(named)
+
+
+def test_a_member_that_is_left_out_stands_in_the_run_and_in_the_terminal(
+    project: Path, tmp_path: Path
+) -> None:
+    words = ("--embedder", "none", "--predictor", "all", "--latency-sample", 0, "--reports", tmp_path)
+    done = invoke("benchmark", "--data-dir", project / "data", *words)
+    assert done.exit_code == 0, done.output
+    (made,) = tmp_path.iterdir()
+    run = read_run(made)
+    assert [each.name for each in run.predictors] == ["pageindex"]
+    assert [line.split(" ")[0] for line in run.left_out] == ["local", "hybrid"]
+    assert set(run.left_out) <= set(run.warnings)
+    assert "local is left out" in done.output
+    assert "local is left out" in (made / "report.md").read_text()
+    assert invoke("verify", made).exit_code == 0

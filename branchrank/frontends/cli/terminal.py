@@ -19,6 +19,7 @@ import click
 
 from branchrank.core.errors import BranchRankError, StorageError
 from branchrank.core.io.printable import safe as safe
+from branchrank.core.settings import PARTS, settings_of
 from branchrank.frontends.cli.help import MANY, fix_for, help_all_option, write_options
 
 if TYPE_CHECKING:
@@ -137,6 +138,20 @@ class Command(click.Command):
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. The error for a setting that the command has no flag for says where it is."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            settings = {each.flag: each for part in PARTS for each in settings_of(part)}
+            if setting := settings.get(error.option_name):
+                table = "indexes" if setting.section in ("index", "bm25") else "systems"
+                own = f"[{table}.NAME] of the experiment or " if self.name == "run" else ""
+                place = f"{own}[{setting.section}] of branchrank.toml"
+                text = f"No such option {error.option_name!r}: set {setting.name} in {place}."
+                raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Turn a :class:`BranchRankError` into an error message and an exit code."""

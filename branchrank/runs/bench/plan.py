@@ -60,7 +60,7 @@ from branchrank.runs.bench.trec_predictor import PREFIX, TrecPredictor
 from branchrank.runs.directory import PredictorRecord
 from branchrank.scoring.measures import depth_needed
 from branchrank.search.llm.ledger import PriceTable, read_prices
-from branchrank.search.systems.builtin import builtin_systems
+from branchrank.search.systems.builtin import GROUPS, builtin_systems
 from branchrank.search.systems.query import read_filters
 from branchrank.search.systems.system_checks import check_embedder, most_hits, problems
 
@@ -97,7 +97,8 @@ class Plan(Record, frozen=True, kw_only=True):
     the workspace's question file). ``reports`` is the folder in which the run's directory is created.
     ``filters`` contains ``KEY=VALUE`` strings; every search returns only documents that pass all filters.
     ``command`` is the command as the user typed it. ``config`` is the content of the workspace's
-    ``branchrank.toml`` if it has already been read.
+    ``branchrank.toml`` if it has already been read. ``left_out`` contains the members of a group that can't
+    run, with the reasons.
     """
 
     data_dir: Path
@@ -111,6 +112,7 @@ class Plan(Record, frozen=True, kw_only=True):
     filters: tuple[str, ...] = ()
     command: str = ""
     config: ConfigFile | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def records(self) -> tuple[PredictorRecord, ...]:
@@ -345,6 +347,7 @@ def plan_from_names(
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor | None] = {}
+    left_out: dict[str, str] = {}
     settings, repeats = plan.settings, plan.settings.part(LLMSettings).repeats
     for number, thing in enumerate(predictors):
         if isinstance(thing, System):
@@ -357,12 +360,18 @@ def plan_from_names(
             made[number] = _attempt(found, partial(endpoint_predictor, api_endpoint, api_predictor))
         else:
             for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
-                made.setdefault(system.name, planned_system(system, repeats=repeats))
+                try:
+                    if thing in GROUPS:
+                        check_embedder(system, settings.part(IndexSettings).embedder)
+                    made.setdefault(system.name, planned_system(system, repeats=repeats))
+                except UsageError as error:
+                    left_out[system.name] = f"{system.name} is left out: {error.message}"
     plan = msgspec.structs.replace(
         plan,
         settings=with_depth(settings),
         predictors=tuple(each for each in made.values() if each is not None),
         indexes={DEFAULT_INDEX: settings},
+        left_out=tuple(left_out.values()),
     )
     if found:
         raise combined(found + (_checked(plan)[0] if plan.predictors else []))

@@ -98,6 +98,7 @@ def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
         top_k=part.top_k,
         mode=part.mode,
         predictors=plan.records,
+        left_out=plan.left_out,
         index_settings={
             name: _index_table(settings, plan.settings)
             for name, settings in plan.indexes.items()
