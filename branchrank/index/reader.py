@@ -149,14 +149,20 @@ class Index(Closing):
 
     @cached_property
     def vectors(self) -> ExactVectors:
-        """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
+        """The vector store of ``--vector-store``, or exact search if Chroma can't write to its folder.
+
+        Raises :class:`ArtifactError` for a damaged store.
+        """
         store = exact = self.exact_vectors
         if not searches_exactly(self.settings, len(exact.ids)):
             from branchrank.index.stores.chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
             content = vectors_content(self.manifest.digests)
-            store = ChromaVectors(location, self.report.collection, exact, made_for=content)
+            try:
+                store = ChromaVectors(location, self.report.collection, exact, made_for=content)
+            except StorageError as error:  # Chroma writes to its database whenever it opens it
+                self._notify(f"the vectors are searched exactly, without Chroma: {error.message}")
         self._opened.append(store)
         return store
 
@@ -367,8 +373,8 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
         if index.vector_store != "exact":
             from branchrank.index.stores.chroma import ChromaVectors
 
-            assert isinstance(index.vectors, ChromaVectors)
-            index.vectors.check_ids()
+            if isinstance(index.vectors, ChromaVectors):
+                index.vectors.check_ids()
         size = sum((index.directory / name).stat().st_size for name in digests)
         return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import chromadb.errors
 import pytest
 from support.commands import ROOT, invoke, make_project
 from support.worlds import PAGES, write_pages
@@ -75,6 +76,27 @@ def test_top_k_is_5_and_a_smaller_top_k_gives_a_prefix(project: Path, verb: tupl
     assert len(usual) == 5
     assert hits(project, verb, "tea temperature", "--top-k", 2) == usual[:2]
     assert hits(project, verb, "tea temperature", "--top-k", 1000)[:5] == usual
+
+
+@pytest.mark.parametrize("code", [8, 13, 14, 1544, 778])
+def test_chroma_on_a_full_or_read_only_disk_is_replaced_by_exact_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    write_pages(tmp_path / "docs")
+    words = ("--embedder", "fake:16", "--vector-store", "chroma", "--quiet")
+    assert invoke("index", tmp_path / "docs", "--data-dir", tmp_path / "data", *words).exit_code == 0
+    expected = hits(tmp_path, ("retrieve",), "tea temperature")
+
+    def unwritable(**_options: object) -> None:
+        raise chromadb.errors.InternalError(f"error returned from database: (code: {code}) not writable")
+
+    monkeypatch.setattr(chromadb, "PersistentClient", unwritable)
+    found = asked(tmp_path, ("retrieve",), "--json", "tea temperature")
+    assert json.loads(found.stdout)["hits"] == expected
+    assert "not writable" in found.stderr
+    assert "fix: " not in found.stderr
+    assert invoke("check", "--data-dir", tmp_path / "data").exit_code == 0
+    assert invoke("index", tmp_path / "docs", "--data-dir", tmp_path / "more", *words).exit_code == 8
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, "many"])

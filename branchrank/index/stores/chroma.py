@@ -25,13 +25,15 @@ Only Chroma's Rust code reads Chroma's file ``index_metadata.pickle``, so Python
 from __future__ import annotations
 
 import contextlib
+import re
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from branchrank.core.errors import ArtifactError, Remedy, UsageError
+from branchrank.core.errors import ArtifactError, Remedy, StorageError, UsageError
 from branchrank.core.io.environment import preserved_random_state, temporary_environment
 from branchrank.core.io.printable import split_url, url_to_show
 from branchrank.core.ranked_lists import RankedList
@@ -45,6 +47,9 @@ _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
+#: How Chroma reports an error of SQLite.
+_SQLITE_CODE = re.compile(r"\(code: (\d{1,9})\) (.*)")
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
 #: The metadata of a collection contains the identifier of its index under this key.
 MADE_FOR = "branchrank"
 #: The number of candidates to request beyond ``n``, so that ties at the end of the list are sorted by id.
@@ -283,7 +288,10 @@ def _create(client: Any, location: Location, name: str, made_for: str) -> Any:
 
 @contextlib.contextmanager
 def chroma_errors(location: Location) -> Iterator[None]:
-    """Convert any exception from Chroma to an :class:`ArtifactError` whose message contains ``location``."""
+    """Convert any exception from Chroma to an :class:`ArtifactError` whose message contains ``location``.
+
+    If Chroma can't write to a database, the exception is converted to a :class:`StorageError`.
+    """
     try:
         yield
     except (ArtifactError, UsageError):
@@ -293,6 +301,12 @@ def chroma_errors(location: Location) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
             raise
         remedy = REBUILD
+        code = _SQLITE_CODE.search(str(error))
+        if code and (int(code[1]) & 0xFF in _UNWRITABLE or int(code[1]) == sqlite3.SQLITE_IOERR_WRITE):
+            raise StorageError(
+                f"Chroma can't write to {location}: {code[2]}",
+                remedy="free some space, or choose a writable folder with --data-dir",
+            ) from error
         if isinstance(location, str):
             remedy = f"start the server (chroma run) at {location}, or use --vector-store exact"
         reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
