@@ -26,11 +26,12 @@ _MACRO = regex.compile(
     r"<<(?P<id>[^<>,\n]{1,200})(?:,(?P<reference>[^<>]{0,500}))?>>"
     r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,200})?\]\]"
     r"|\[(?=[#.%])(?:#(?P<marked>[\w:-]{1,200}))?[\w.%-]{0,200}\](?=[#*_`])"
+    r"|\(\(\([^()]{1,500}\)\)\)|\(\((?P<term>[^()]{1,500})\)\)"
     r"|(?<![\w:/-])(?P<macro>[a-z][\w-]{1,30}):(?!\s)(?P<target>[^\s\[\]]{0,500})\[(?P<text>[^\[\]]{0,1000})\]"
 )
 #: Macros that Asciidoctor replaces with their text, and those whose text is followed by attributes.
 _KNOWN = re.compile(
-    "asciimath|btn|footnote(?:ref)?|ftp|https?|indexterm|irc|kbd|latexmath|mailto|menu|pass|stem"
+    "asciimath|btn|footnote(?:ref)?|ftp|https?|indexterm2|irc|kbd|latexmath|mailto|menu|pass|stem"
 )
 _WITH_ATTRIBUTES = frozenset(("icon", "image", "link", "xref"))
 #: The resource id of a page in Antora: the groups are the component, the module, the family and the path.
@@ -38,7 +39,7 @@ _RESOURCE = re.compile(r"(?:(?:([\w.-]+):)?([\w.-]*):)?(?:(\w+)\$)?([^:@$]+)")
 _MODULE = re.compile(r"((?:.*/)?modules/)([^/]+)/")
 #: Characters that Asciidoctor replaces with typographic ones, which are not part of an id.
 _REPLACED = re.compile(r"(?i)\((?:C|R|TM)\)| -- |(?<=\w)--(?=\w)|\.{3}|[-=]>|<[-=]")
-_MARKUP = re.compile(r"[`*_#+\[<&]")
+_MARKUP = re.compile(r"[`*_#+\[<&]|\(\(")
 _CHARACTER = re.compile(r"&(?:\w{2,31}|#\d{1,7}|#[xX][\da-fA-F]{1,6});")
 _CODE = re.compile(r"``([^`]{1,1000}+)``|`([^`]{1,1000}+)`")
 _MARKS = [
@@ -82,10 +83,12 @@ class AsciidocInline(Findings):
         name, target, text = match["macro"], match["target"] or "", match["text"] or ""
         if anchor := match["anchor"] or match["marked"] or (name == "anchor" and target):
             self.label(anchor, line)
+        if match["term"]:
+            return match["term"]
         if match["id"]:
             name, target, text = "xref", match["id"], match["reference"] or ""
             target = target if "#" in target or target.endswith(".adoc") else f"#{target}"
-        elif not name or name == "anchor":
+        elif not name or name in ("anchor", "indexterm"):
             return kept
         elif name in _WITH_ATTRIBUTES:
             text = text.partition(",")[0]

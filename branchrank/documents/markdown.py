@@ -46,15 +46,16 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _EXPLICIT_ID = re.compile(r"\{[ \t]*+(?:#([^\s{}]++)[^{}]*+|/\*\s*+#?([^\s*{}]++)\s*+\*/)\}")
-#: The id of a heading of Elastic's docs, such as ``Title [my-id]``. Other words in brackets are text.
+#: The id of a heading of Elastic's docs, such as ``Title [my-id]``. Other words in brackets are text. A
+#: single word (the last group) is an id if the title contains it, or if the page has ids of several words.
 _ANCHOR = re.compile(
-    r"(.*\S)\s+\[(?!(?:read-only|opt-in|optional|required|deprecated|experimental|beta|alpha|preview|draft|new"
-    r"|unreleased|legacy|internal|private|public)\])([A-Za-z_][\w.]*[-_][\w.-]*|[a-z]{3,})\]"
+    r"(.*\S)\s+\[(?!(?:read-only|opt-in|built-in|third-party|pre-release|optional|required|deprecated|experimental|beta|alpha|preview|draft|new"
+    r"|unreleased|legacy|internal|private|public)\])((?:[A-Za-z][\w.]*[-_]|_)[\w.-]+|([a-z]{3,}))\]"
 )
 #: A heading of DocFX that is the title of a tab.
 _TAB = re.compile(r"\[(.*)\]\(#tab/[^()\s]*\)")
 #: The type of an alert (``[!NOTE]``) or block of DocFX (``[!div class="x"]``).
-_ALERT = re.compile(r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?")
+_ALERT = re.compile(r"^\[![A-Za-z]+(?:[ \t][^\[\]\n]*)?\][+-]?[ \t]*")
 #: The place of a table of contents.
 _CONTENTS = re.compile(r"\[TOC\]|\[\[_?(?:TOC|toc)_?\]\]|.*\n\{:[ \t]*toc\b[^{}\n]*\}")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
@@ -64,8 +65,8 @@ _PROSE_DIRECTIVES = frozenset(
     re.findall(
         r"[\w-]+",
         "admonition attention caution card danger deprecated details dropdown epigraph error figure grid "
-        "grid-item grid-item-card hint important margin note only seealso sidebar tab-item tab-set tip topic "
-        "versionadded versionchanged versionremoved warning",
+        "grid-item grid-item-card hint image important margin note only seealso sidebar tab-item tab-set tip "
+        "topic versionadded versionchanged versionremoved warning",
     )
 )
 _MAX_DIRECTIVE_NESTING = 8
@@ -80,8 +81,10 @@ def read_markdown(source: str, lines: list[str]) -> Findings:
     lines = [line.replace("\r", " ") for line in lines]
     front = front_matter(lines)
     lines = [""] * front.line_count + lines[front.line_count :]
+    anchors = (_ANCHOR.match(line) for line in lines if line.startswith("#"))
     in_md = source.lower().endswith(".md") and looks_like_mdx("\n".join(lines))
     reader = _Reader(mdx=in_md or source.lower().endswith(".mdx"))
+    reader.has_anchors = any(anchor and not anchor[3] for anchor in anchors)
     reader.notes = [READ_AS_MDX] if in_md else []
     try:
         reader.read(lines, first_line=1, nesting=0)
@@ -104,6 +107,7 @@ class _Reader(Findings):
     def __init__(self, *, mdx: bool) -> None:
         super().__init__()
         self.mdx = mdx
+        self.has_anchors = False
         self.targets: list[LinkTarget] = []
         self._env: dict[str, Any] = {}
         self._slugs: Counter[str] = Counter()
@@ -180,7 +184,10 @@ class _Reader(Findings):
         self.drop_targets()
         content, explicit = _without_explicit_ids(content)
         defined = self._env.get("references", {})
-        if (anchor := _ANCHOR.fullmatch(content)) and anchor[2].upper() not in defined:
+        anchor = _ANCHOR.fullmatch(content)
+        if anchor and anchor[3] and anchor[3] not in anchor[1].lower() and not self.has_anchors:
+            anchor = None
+        if anchor and anchor[2].upper() not in defined:
             content, explicit = anchor[1], [anchor[2], *explicit]
         known = len(self.labels)
         title = " ".join(self.inline(content, lines.start).split())
@@ -299,7 +306,7 @@ class _Walk:
         if name == "toctree":
             reader.toctree.extend(entry.strip() for entry in body if entry.strip())
             return
-        if argument and name != "figure":
+        if argument and name not in ("figure", "image"):
             self._paragraph(argument, line)
         reader.read(body, first_line=line + 1, nesting=self.nesting + 1)
 

@@ -72,7 +72,8 @@ _SIGN = re.compile(
     re.MULTILINE,
 )
 _ESM_LINES = 100
-_WITH_ID = re.compile(r"\s(?:id|name)\s*=")
+_COLUMN_LINES = 200
+_WITH_ID = re.compile(r"\s(?:id|name)\s*=", re.IGNORECASE)
 _REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 
@@ -159,8 +160,27 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         title = text_of(f" {title}")
     if title.startswith("[") and title.endswith("]"):
         title = title[1:-1]
-    push_marker(state, start, after, "include" if match["name"] == "code" else "title", title)
+    title = "" if match["directive"] in ("{figure}", "{image}") else title
+    including = match["name"] == "code" or match["directive"] in ("{include}", "{literalinclude}")
+    push_marker(state, start, after, "include" if including else "title", title)
+    if match["name"] == "column":
+        lines = range(after, min(end, after + _COLUMN_LINES))
+        last = next((n for n in lines if _line(state, n).startswith(":::column-end")), after)
+        indents = [state.sCount[number] for number in range(after, last) if not state.isEmpty(number)]
+        if indents:
+            _parse_within(state, last, max(min(indents), state.blkIndent), "tab")
     return True
+
+
+def _parse_within(state: StateBlock, after: int, indent: int, kind: str) -> None:
+    """Parse the lines to before the line ``after``, which are indented by ``indent``, as a container."""
+    before = state.parentType, state.lineMax, state.blkIndent
+    state.parentType, state.lineMax, state.blkIndent = "root", after, indent
+    state.push(f"{kind}_open", "", 1)
+    state.md.block.tokenize(state, state.line, after)
+    state.push(f"{kind}_close", "", -1)
+    state.parentType, state.lineMax, state.blkIndent = before
+    state.line = after
 
 
 def _slash_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -188,25 +208,20 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     title = match["title"].strip() if match else ""
     if match is None or not (match["type"] or title) or state.is_code_block(start):
         return False
+    after, indent = start + 1, state.blkIndent + _INDENT
+    while after < end and (state.isEmpty(after) or state.sCount[after] >= indent):
+        after += 1
+    if title and '"' not in title and all(map(state.isEmpty, range(start + 1, after))):
+        return False
     if silent:
         return True
     if len(title.split('"')) > 2 and title.endswith('"'):
         title = title.partition('"')[2][:-1]
-    else:
-        title = title or match["type"].title()
+    elif not re.search(r"[^\w -]", title):  # other words are classes
+        title = match["type"].title()
     kind = "tab" if line.startswith("=") else "admonition"
     push_marker(state, start, start + 1, "title", title)
-    before = state.parentType, state.lineMax, state.blkIndent
-    state.blkIndent += _INDENT
-    after = start + 1
-    while after < end and (state.isEmpty(after) or state.sCount[after] >= state.blkIndent):
-        after += 1
-    state.parentType, state.lineMax = "root", after
-    state.push(f"{kind}_open", "", 1)
-    state.md.block.tokenize(state, start + 1, after)
-    state.push(f"{kind}_close", "", -1)
-    state.parentType, state.lineMax, state.blkIndent = before
-    state.line = after
+    _parse_within(state, after, indent, kind)
     return True
 
 

@@ -32,7 +32,7 @@ _SKIPPED = r"(?P<ticks>`+)|(?P<escape>\\.)"
 _COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag><)")
 _JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag><)")
 _HTML = re.compile(r"<(?P<special>!--|\?|!|(?:script|style)\b)|</?(?P<name>[a-z][\w:-]*+)", re.IGNORECASE)
-_ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*["']([^"'\s]+)["']""")
+_ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*(["']?)([^"'\s<>{}]+)\1""", re.IGNORECASE)
 WITHIN_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -118,7 +118,7 @@ def anchors(content: str, line: int) -> list[LinkTarget]:
         if end and (names := _ANCHOR.findall(content, start, end)):
             line += content.count("\n", counted, start)
             counted = start
-            labels.extend(LinkTarget(name=name, line=line) for name in names)
+            labels.extend(LinkTarget(name=name, line=line) for _, name in names)
         start = content.find("<", end or start + 1)
     return labels
 
@@ -186,6 +186,8 @@ class _Rendering:
                     self._add_code(token.content)
                 case "site_markup":
                     self._add(token.content)
+                    if token.markup:
+                        self.found.labels.append(LinkTarget(name=token.markup, line=self.line))
                     if token.info:
                         self.found.notes.append(LEAVES_OUT_FILES)
                 case "softbreak" | "hardbreak":
@@ -207,7 +209,7 @@ class _Rendering:
         An attribute list that starts with ``{:`` can also be another line of its own.
         """
         match = ATTRIBUTES.match(content)
-        is_last = before == "softbreak" and not after
+        is_last = before in ("", "softbreak") and not after
         is_line = is_last or (
             content.startswith("{:") and before in ("", "softbreak") and after in ("", "softbreak")
         )

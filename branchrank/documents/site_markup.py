@@ -27,6 +27,7 @@ _MARKUP = (
     r"|\{\{-?\s*+/\*[^{}]*+\}\}|\{%[^{}]*+(?<=%)\}|\{\{#(?:title|quiz|playground|(?:rustdoc_)?include)\s[^{}]*+\}\}"
     r"|\[!(?:include|code(?:-[\w-]+)?)[ \t]*\[[^\[\]\n]*+\]\([^()\n]*+\)\]"
     r"|\[!(?:uicontrol|dnl)[ \t][^\[\]\n]*+\]"
+    r"|\$\$\$(?P<id>[A-Za-z_]\w+-[\w.-]+)\$\$\$"
     r"|:::[\w-]+(?:[ \t]+[\w-]+=\"[^\"\n]*+\")*+[ \t]*:::)"
 )
 _INLINE = re.compile(_MARKUP, re.IGNORECASE)
@@ -89,13 +90,14 @@ def push_marker(state: StateBlock, start: int, end: int, kind: str, content: str
 
 
 def _inline(state: StateInline, silent: bool) -> bool:
-    match = _INLINE.match(state.src, state.pos) if state.src[state.pos] in "{[:" else None
+    match = _INLINE.match(state.src, state.pos) if state.src[state.pos] in "{[:$" else None
     if match is None:
         return False
     if not silent:
         token = state.push("site_markup", "", 0)
         token.content = text_of(match[0]) + "\n" * match[0].count("\n")
         token.info = "include" if _INCLUDING.match(match[0]) else ""
+        token.markup = match["id"] or ""
     state.pos = match.end()
     return True
 
@@ -113,9 +115,9 @@ def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         kind = "include" if _INCLUDING.match(match[0]) else "title"
         push_marker(state, start, after, kind, text_of(match[0]))
         if name := _VERBATIM.match(match[0]):
-            closing = ("/" if match[0].startswith("{{") else "end") + name[1]
-            found = state.src.find(closing, match.end(), match.end() + _MAX_VERBATIM)
-            last = bisect_left(state.eMarks, found)
+            closing = re.compile((r"/\s*" if match[0].startswith("{{") else "end") + name[1])
+            found = closing.search(state.src, match.end(), match.end() + _MAX_VERBATIM)
+            last = bisect_left(state.eMarks, found.start() if found else -1)
             if after <= last < end:
                 code = state.getLines(after, last, state.blkIndent, True)
                 token = state.push("code_block", "", 0)

@@ -153,6 +153,7 @@ def test_as_many_sections_as_asciidoctor_finds() -> None:
             "menu:File[Save] or menu:View[Zoom > Reset] or menu:Edit[]",
             "File > Save or View > Zoom > Reset or Edit",
         ),
+        ("(((git, add)))The ((index)) `((x))` indexterm:[a, b]f(y)", "The index x f(y)"),
         ("kbd:[Ctrl+T] btn:[OK] pass:q[x] footnote:id[note]", "Ctrl+T OK x note"),
         ("https://tea.example/a[Tea] mailto:a@tea.example[us] link:a.html[A,role=x]", "Tea us A"),
     ],

@@ -160,6 +160,7 @@ def test_a_target_without_a_following_heading_is_only_a_label() -> None:
     ("above", "heading"),
     [
         ('<a name="x"></a>\n', "## B"),
+        ("<A NAME=x></A>\n\n", "## B"),
         ('<a id="x" />\n\n', "## B"),
         ('<a name="x"></a>\n<a id="y"></a>\n\n', "B\n-"),
         ('<span id="x"></span>\n\n(y)=\n', "## B"),
@@ -177,8 +178,12 @@ def test_ids_of_html_tags_above_or_in_a_heading_are_its_labels(above: str, headi
     assert [(block.kind, block.text) for block in section.blocks] == [("heading", "B"), ("prose", "end")]
 
 
-def test_an_attribute_list_below_a_heading_belongs_to_it_and_one_above_to_the_heading_below() -> None:
-    document = read("# A\n{: #x}\n\n{: #y}\n## B\n{: #z .c}\n\n## C\n\ntext\n{: #t}\n\n## D\n")
+@pytest.mark.parametrize("mark", ["{: #", "{#"])
+def test_an_attribute_list_below_a_heading_belongs_to_it_and_one_above_to_the_heading_below(
+    mark: str,
+) -> None:
+    text = "# A\n{: #x}\n\n{: #y}\n## B\n{: #z .c}\n\n## C\n\ntext\n{: #t}\n\n## D\n"
+    document = read(text.replace("{: #", mark))
     assert [set(section.labels) for section in document.sections] == [
         {"a", "x"},
         {"b", "y", "z"},
@@ -309,6 +314,8 @@ def test_quotes_and_alerts() -> None:
         ("::: tip\ntext\n:::", ["text"]),
         ('!!! warning "Title"\n    text\n\n    more', ["Title", "text", "more"]),
         ('!!! note ""\n    text', ["text"]),
+        ("!!! tip big one\n    text", ["Tip", "text"]),
+        ("!!! wow this is cool\n\n??? why not\ntext", ["!!! wow this is cool", "??? why not\ntext"]),
         ('??? note inline end "Say *x*"\n    text\nafter', ["Say x", "text", "after"]),
         ('???+ "Title"\n\n    text', ["Title", "text"]),
         ("!!! tip inline end\n    text\n\n\n    more", ["Tip", "text", "more"]),
@@ -320,6 +327,7 @@ def test_quotes_and_alerts() -> None:
         ("````{note}\n```{tip}\ninner\n```\n````", ["inner"]),
         ("```{code-block} python\nx = 1\n```", ["x = 1"]),
         ("```{figure} a.png\n:alt: x\ncaption\n```", ["caption"]),
+        ("```{image} a.png\n:alt: x\n```\n\n:::{image} a.png\n:alt: x\n:::\nafter", ["after"]),
     ],
 )
 def test_admonitions_and_directives(markdown: str, readable: list[str]) -> None:
@@ -482,6 +490,11 @@ def test_components_in_plain_markdown_keep_their_content() -> None:
         ("```\n{{< a >}}\n```", ["{{< a >}}"]),
         (':::image type="x" source="a/b.png" alt-text="The portal":::', ["The portal"]),
         (':::image source="b.png" alt-text="Short":::\nLong.\n:::image-end:::', ["Short", "Long."]),
+        ("{{< highlight go >}}\nx := 1\n{{< / highlight >}}\nText", ["x := 1", "Text"]),
+        (
+            ":::row:::\n   :::column:::\n      Text\n\n      - a\n   :::column-end:::\n:::row-end:::",
+            ["Text", "- a"],
+        ),
         (':::row:::\n:::column span="2":::\nText\n:::column-end:::\n:::row-end:::', ["Text"]),
         ('::: moniker range=">=x"\nText\n::: moniker-end\n:::zone pivot="a"', ["Text"]),
         (
@@ -522,6 +535,7 @@ def test_markup_of_site_generators_is_no_text(markdown: str, readable: list[str]
         "<!--@include: ./x.md-->",
         "```{include} x.md\n:start-line: 2\n```",
         "```{literalinclude} x.py\n```",
+        ":::{include} x.md\n:::",
     ],
 )
 def test_inclusions_are_left_out_with_a_note(include: str) -> None:
@@ -536,7 +550,10 @@ def test_inclusions_are_left_out_with_a_note(include: str) -> None:
     [
         ("Title [my-anchor]", "Title", "my-anchor"),
         ("Title [_my_anchor]", "Title", "_my_anchor"),
-        ("Title `x` [introduction]", "Title x", "introduction"),
+        ("Title [_anchor]", "Title", "_anchor"),
+        ("Introduction `x` [introduction]", "Introduction x", "introduction"),
+        ("Title `x` [introduction]\n\n## C [c-d]", "Title x", "introduction"),
+        ("Arrays [numpy]", "Arrays [numpy]", None),
         ("Title [a-b] {#c}", "Title", "a-b"),
         ("Title [optional]", "Title [optional]", None),
         ("Title [1.2.0-a]", "Title [1.2.0-a]", None),
@@ -550,6 +567,13 @@ def test_ids_in_brackets_after_a_heading(heading: str, title: str, identifier: s
     section = read(f"# A\n\n## {heading}\n\n{definition}").sections[1]
     assert section.title == title
     assert section.labels[0] == identifier or identifier is None
+
+
+def test_ids_between_dollar_signs_are_labels_and_no_text() -> None:
+    document = read("# A\n\n$$$set-x$$$ `x` is $$$a$$$.\n\n$$$big-id$$$\n\n## B\n")
+    assert [block.text.strip() for block in document.sections[0].blocks] == ["A", "x is $$$a$$$."]
+    assert document.sections[1].labels == ("big-id", "b")
+    assert {"set-x", "big-id"} <= {label.name for label in document.labels}
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ MESSAGES: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "thought": lambda d, a: {"content": f"<Thought>{d}</Thought>\n```json\n{a}\n```"},
     "brackets": lambda d, a: {"content": f"[THINK]{d}[/THINK]{a}"},
     "triangles": lambda d, a: {"content": f"◁think▷{d}◁/think▷{a}"},
+    "channel": lambda d, a: {"content": f"<|channel>thought\n{d}<channel|>{a}"},
     "tokens": lambda d, a: {"content": f"<|START_THINKING|>{d}<|END_THINKING|><|START_RESPONSE|>{a}"},
     "channels": lambda d, a: {
         "content": f"<|channel|>analysis<|message|>{d}<|end|><|start|>assistant<|channel|>final<|message|>{a}"

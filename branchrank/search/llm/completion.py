@@ -37,9 +37,9 @@ _STATUSES |= dict.fromkeys(("rate_limit_exceeded", "rate_limit_error", "RESOURCE
 _NAMES = r"(?:\w{1,20}[:_])?(?:think|thinking|thoughts?|reasoning|reflection|scratchpad)>"
 #: The marks around reasoning of common models. The last group has marks that are not part of a reply either.
 _MARK = re.compile(
-    rf"(?=[<\[◁ah])(?:(?P<close></{_NAMES}|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>"
+    rf"(?=[<\[◁ah])(?:(?P<close></{_NAMES}|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|<channel\|>"
     r"|<\|channel\|>final\b[^<]{0,99}<\|message\|>|assistantfinal|^Here(?: is|'s) my response:)"
-    rf"|(?P<open><{_NAMES}|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>"
+    rf"|(?P<open><{_NAMES}|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>|<\|channel>thought"
     r"|<\|channel\|>(?:analysis|commentary)\b[^<]{0,99}<\|message\|>|\Aanalysis(?-i:(?=[A-Z]))"
     r"|^Here(?: is|'s) my thought process:)"
     r"|</?answer>|<\|(?:end|return|start|(?:begin|end)_of_solution|(?:START|END)_RESPONSE)\|>(?:assistant)?)\s*",
