@@ -68,6 +68,8 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 
 #: With ``token_vectors = "auto"``, an index whose token vectors may need more bytes has none.
 AUTO_BYTES = 2_000_000_000
+#: For all-MiniLM-L6-v2, the largest component of most token vectors is 0.2.
+LARGEST_COMPONENT = 0.5
 COVERAGE = 0.95
 #: The number of probe queries and chunks whose vectors are compared, and whose token vectors are compared.
 PROBES = 100
@@ -81,13 +83,17 @@ def wanted_tokens(
 ) -> Literal["auto", "none", "int8", "fp16"]:
     """Return the format of the token vectors in an index of ``chunks`` chunks, with ``auto`` resolved.
 
-    The fake embedder, which is for tests, has token vectors only on request.
+    ``auto`` is int8, or fp16 if most of the model's token vectors have one component so large that int8 would
+    round off the others. The fake embedder, which is for tests, has token vectors only on request.
     """
     if not settings.chooses_tokens:
         return settings.token_vectors
-    able = gives_tokens(embedder) and not isinstance(embedder, FakeEmbedder)
-    size = chunks * settings.chunk_tokens * embedder.identity.dimension
-    return "int8" if able and size <= AUTO_BYTES else "none"
+    if not gives_tokens(embedder) or isinstance(embedder, FakeEmbedder):
+        return "none"
+    rows = token_embedder(embedder, settings.embedder).embed_query_and_tokens("token vectors").tokens
+    precision = "int8" if np.median(np.abs(rows).max(axis=1)) <= LARGEST_COMPONENT else "fp16"
+    size = chunks * settings.chunk_tokens * embedder.identity.dimension * (1 + (precision == "fp16"))
+    return precision if size <= AUTO_BYTES else "none"
 
 
 def embed_chunks(

@@ -274,7 +274,7 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
             index.embedder.embed_query("dimension")  # an error if the server's model has changed
         kept, asked = index.manifest.settings.token_vectors, workspace.index_settings
         wanted = wanted_tokens(asked, index.embedder, index.manifest.chunks)
-        if kept == wanted or (asked.chooses_tokens and wanted == "int8" and kept != "none"):
+        if kept == wanted or (asked.chooses_tokens and "none" not in (wanted, kept)):
             return index
     index.close()
     return None

@@ -23,6 +23,7 @@ from support.worlds import PAGES
 
 from branchrank.core.errors import ArtifactError, UsageError
 from branchrank.core.spec import Branch, Fuse, Rescore, System
+from branchrank.index.manifest import COSINE_SCALE, MAXSIM_SCALE
 from branchrank.index.stores.qdrant_existing import read_pickled
 from branchrank.index.stores.qdrant_store import Bm25Encoder
 from branchrank.search.systems.branches import qdrant_branches as qdrant
@@ -405,6 +406,14 @@ def late_hits(project: Path, flags: list[str]) -> list[tuple[str, float]]:
         return [(f"{hit.source}:{hit.line_start}-{hit.line_end}", hit.score) for hit in found]
 
 
+def scaled(project: Path, maxsim: float, cosine: float) -> float:
+    """The score of a span from its similarities, which are converted to the scale of all models."""
+    with Workspace.open(project / "data") as workspace:
+        manifest = workspace.index.manifest
+    late = manifest.maxsims.convert(maxsim, MAXSIM_SCALE)
+    return 1000 * late + manifest.cosines.convert(cosine, COSINE_SCALE)
+
+
 @pytest.mark.parametrize("place", ["local mode", "server"])
 def test_the_multivectors_of_an_existing_collection_are_compared_there(
     project: Path, server: FakeQdrant, tmp_path: Path, place: str
@@ -420,7 +429,7 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
     best: dict[str, float] = {}
     for point, rows, dense in zip(POINTS, made, ROWS @ MODEL.embed_query(QUERY), strict=True):
         key = f"{point['file_path']}:{point['lines'][0]}-{point['lines'][1]}"
-        score = float((query @ rows.T).max(axis=1).mean() * 1000 + dense)
+        score = scaled(project, float((query @ rows.T).max(axis=1).mean()), float(dense))
         best[key] = max(score, best.get(key, -1.0))
     expected = sorted(best.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
     assert [key for key, _ in found] == [key for key, _ in expected]

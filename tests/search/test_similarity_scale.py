@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
-from support.squeezed import install_squeezed
+from support.squeezed import SqueezedEmbedder, install_squeezed
 from support.worlds import PAGES, QUERIES, make_index, numbered_pages
 
+from branchrank.core.settings import IndexSettings
 from branchrank.core.settings.fields import with_values
 from branchrank.core.spec import Branch, Fuse, Rescore, System
+from branchrank.index.embedders.fake import FakeEmbedder
+from branchrank.index.embedders.protocol import QueryVectors, unit_rows
+from branchrank.index.embedding import wanted_tokens
 from branchrank.search.systems.builtin import BUILTIN, builtin_systems
 from branchrank.search.systems.engine import Engine
 
@@ -90,3 +95,17 @@ def test_the_spread_of_the_similarities_is_in_the_manifest(engines: dict[float |
         distances = (inner.distance, manifest.distance)
         assert distances[1].losing == distances[0].losing
         assert distances[1].threshold == pytest.approx(a * distances[0].threshold, abs=1e-4)
+
+
+class EvenTokens(FakeEmbedder):
+    """Token vectors without a large component, as those of most models."""
+
+    def embed_query_and_tokens(self, text: str) -> QueryVectors:
+        rows = np.random.default_rng(7).normal(size=(8, self.identity.dimension)).astype(np.float32)
+        return QueryVectors(self.embed_query(text), unit_rows(rows, origin="a test"))
+
+
+def test_auto_stores_token_vectors_as_fp16_where_int8_would_round_off_small_components() -> None:
+    settings, inner = IndexSettings(embedder="squeezed"), EvenTokens(384)
+    chosen = [wanted_tokens(settings, SqueezedEmbedder(inner, a), 10) for a in SQUEEZED]
+    assert chosen == ["int8", "fp16", "fp16"]

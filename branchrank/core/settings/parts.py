@@ -42,9 +42,9 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         vector_store: vector store; chroma: find candidates with Chroma, then sort them by exact cosine;
             exact: compare the query with every vector; auto: exact up to 100,000 chunks, else chroma
         chroma_url: URL of a Chroma server; empty: embedded Chroma
-        token_vectors: number format of the token vectors in the index, for late interaction; auto: int8, if
-            the model computes token vectors and they need at most 2 GB; none: compute the token vectors of a
-            chunk when a query first retrieves it
+        token_vectors: number format of the token vectors in the index, for late interaction; auto: int8 (or
+            fp16 for a model that needs it), if the model computes token vectors and they need at most 2 GB;
+            none: compute the token vectors of a chunk when a query first retrieves it
         chunker: how documents are divided into chunks: sections (by the headings), window, recursive,
             sentences, document, langchain:CLASS, llamaindex:CLASS, chonkie:CLASS, the name of a chunker from
             an installed package, or MODULE:OBJECT
