@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -100,15 +100,15 @@ class Adoption(Record, frozen=True, kw_only=True):
     nodes_left_out: int = 0
 
 
-def adopt_folder(
+def read_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
-) -> Adoption:
-    """Adopt the chunks, vectors and nodes in ``folder``.
+) -> Callable[[], Adoption]:
+    """Read the chunks, vectors and nodes in ``folder``, and return a function that adopts them.
 
-    Files are written only to the workspace's folder ``adopted/``. Raises :class:`InputError` or
-    :class:`ArtifactError` for files in ``folder`` that can't be used. Raises
+    The function writes files only to the workspace's folder ``adopted/``, and its caller holds the build
+    lock. Raises :class:`InputError` or :class:`ArtifactError` for files in ``folder`` that can't be used, and
     :class:`~branchrank.core.errors.UsageError` or :class:`~branchrank.core.errors.ModelError` if the model
-    can't be used. All these errors are raised before any file is written.
+    can't be used.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -143,29 +143,35 @@ def adopt_folder(
             remedy=remedy,
         )
     adopted = workspace.data_dir / ADOPTED
-    of_vectors: dict[str, Any] = {}
+    vectors = None
     if records is not None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
-        matrix, of_vectors = _vectors(embedder, records, chunks, folder, remedy)
-        save_vectors(adopted / _VECTORS, matrix)
-        of_vectors["vectors_digest"] = digest_file(adopted / _VECTORS)
-    write_jsonl(adopted / "chunks.jsonl", chunks)
-    if of_tree:
-        write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
-    record = Adoption(
-        folder=str(folder.resolve()),
-        corpus_digest=corpus.digest,
-        chunks=len(chunks),
-        by_lines=by["claimed"],
-        anchored=by["exact"] + by["plain"] + by["aligned"],
-        unconfirmed=by["unconfirmed"],
-        left_out=tuple(left_out),
-        chunks_digest=digest_file(adopted / "chunks.jsonl"),
-        **of_vectors,
-        **of_tree,
-    )
-    write_record(adopted / RECORD, record)
-    return record
+        vectors = _vectors(embedder, records, chunks, folder, remedy)
+
+    def write() -> Adoption:
+        of_vectors: dict[str, Any] = {}
+        if vectors is not None:
+            save_vectors(adopted / _VECTORS, vectors[0])
+            of_vectors = {**vectors[1], "vectors_digest": digest_file(adopted / _VECTORS)}
+        write_jsonl(adopted / "chunks.jsonl", chunks)
+        if of_tree:
+            write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
+        record = Adoption(
+            folder=str(folder.resolve()),
+            corpus_digest=corpus.digest,
+            chunks=len(chunks),
+            by_lines=by["claimed"],
+            anchored=by["exact"] + by["plain"] + by["aligned"],
+            unconfirmed=by["unconfirmed"],
+            left_out=tuple(left_out),
+            chunks_digest=digest_file(adopted / "chunks.jsonl"),
+            **of_vectors,
+            **of_tree,
+        )
+        write_record(adopted / RECORD, record)
+        return record
+
+    return write
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:

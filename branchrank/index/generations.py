@@ -8,8 +8,8 @@
    to.
 4. A build keeps the current and the previous generation. Older generations are deleted unless a reader has
    locked them.
-5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
-   that holds the lock exits.
+5. Each workspace has a lock that prevents two builds at the same time. A build also writes the workspace's
+   settings under this lock. The lock is released when the process that holds the lock exits.
 6. Below the workspace, the only symbolic link that is followed is ``current``, which can only point to a
    generation in the same directory. A generation that contains a symbolic link is not opened, and deletions
    do not follow links.

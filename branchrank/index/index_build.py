@@ -81,14 +81,18 @@ from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_cr
 
 
 def build_index(
-    workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
+    workspace: WorkspaceFolder,
+    *,
+    progress: Progress = no_progress,
+    force: bool = False,
+    locked: bool = False,
 ) -> Index:
     """Build the index that the workspace's settings select, unless it is up to date, and open the index.
 
-    If ``force`` is true, an index that is up to date is built again. ``progress`` is called with the name of
-    a stage, the number of finished items and the total number of items. An item is a document in the stage
-    ``read``, a text in the stages ``tokens`` and ``embed``, and a step in the stage ``store``. If an error is
-    raised, the previous index is unchanged.
+    If ``force`` is true, an index that is up to date is built again. If ``locked`` is true, the caller holds
+    the build lock. ``progress`` is called with the name of a stage, the number of finished items and the
+    total number of items. An item is a document in the stage ``read``, a text in the stages ``tokens`` and
+    ``embed``, and a step in the stage ``store``. If an error is raised, the previous index is unchanged.
 
     Raises :class:`~branchrank.core.errors.BusyError` if another process is building an index in the
     workspace,
@@ -98,7 +102,7 @@ def build_index(
     """
     workspace.check_links()
     _ = workspace.corpus_root  # raises an error if the corpus is missing, before any file is written
-    with build_lock(workspace.data_dir):
+    with contextlib.nullcontext() if locked else build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is None:
             _Build(workspace, progress).publish()

@@ -29,8 +29,9 @@ from branchrank.core.io import Closing
 from branchrank.core.io.files import (
     digest_file,
     digest_of,
-    only_writer_beneath,
+    only_writer,
     reading_errors,
+    safe_path,
     storage_errors,
 )
 from branchrank.core.records import Chunk, Node, Record
@@ -233,7 +234,7 @@ class Index(Closing):
         path = self.directory / name
         if not is_derived(self.directory, name):
             folder = path.parent.relative_to(self.root).as_posix()
-            with storage_errors(path), only_writer_beneath(self.root, folder):
+            with storage_errors(path), only_writer(safe_path(self.root, folder)):
                 if not is_derived(self.directory, name):  # another process may have written the file
                     build(path)
                     note_derived(self.directory, name)

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from branchrank.core.errors import (
-    BusyError,
     InputError,
     MissingDependencyError,
     ModelError,
@@ -21,6 +20,7 @@ from branchrank.core.settings import IndexSettings, resolve
 from branchrank.documents.chunkers import is_code
 from branchrank.documents.ir_collections import entries_place, is_beir, unpack_beir
 from branchrank.documents.named import locate_corpus
+from branchrank.index.generations import build_lock
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import CONFIG, AnyPath, WorkspaceFolder, configure
 
@@ -51,10 +51,11 @@ def build_workspace(
     if inputs.corpus is None:
         opened.check_exists()
     root = None if inputs.corpus is None else locate_corpus(inputs.corpus)
-    if root is not None and is_beir(root):
-        root = unpack_beir(root, opened.data_dir / entries_place(root.resolve().name))
     opened.check_links(root, [path for path in (inputs.chunks, inputs.nodes) if path is not None])
-    return _built(opened, msgspec.structs.replace(inputs, corpus=root), progress)
+    with build_lock(opened.data_dir):
+        if root is not None and is_beir(root):
+            root = unpack_beir(root, opened.data_dir / entries_place(root.resolve().name))
+        return _built(opened, msgspec.structs.replace(inputs, corpus=root), progress)
 
 
 def build_adopted(
@@ -65,18 +66,19 @@ def build_adopted(
     progress: bool | Progress = False,
 ) -> tuple[WorkspaceFolder, Index]:
     """Adopt the chunks, vectors and nodes in the folder ``source``, and build the index with them."""
-    from branchrank.index.adoption import ADOPTED, RECORD, adopt_folder, documents_of
+    from branchrank.index.adoption import ADOPTED, RECORD, documents_of, read_folder
 
     root = documents_of(opened, source, corpus)
-    adopted = adopt_folder(opened, source, root, collection)
+    write = read_folder(opened, source, root, collection)
     files = opened.data_dir / ADOPTED
-    inputs = CorpusInputs(
-        corpus=root if corpus is None else str(corpus),
-        chunks=files / "chunks.jsonl",
-        nodes=files / "nodes.jsonl" if adopted.tree else None,
-        adoption=files / RECORD,
-    )
-    return _built(opened, inputs, progress)
+    with build_lock(opened.data_dir):
+        inputs = CorpusInputs(
+            corpus=root if corpus is None else str(corpus),
+            nodes=files / "nodes.jsonl" if write().tree else None,
+            chunks=files / "chunks.jsonl",
+            adoption=files / RECORD,
+        )
+        return _built(opened, inputs, progress)
 
 
 def _built(
@@ -84,8 +86,9 @@ def _built(
 ) -> tuple[WorkspaceFolder, Index]:
     """Write ``branchrank.toml``, and build the index.
 
-    If the build fails because of the new settings, the previous file is restored. If the build is interrupted
-    or fails for another reason, the new file is kept, so that the build can be resumed.
+    The caller holds the build lock. If the build fails because of the new settings, the previous file is
+    restored. If the build is interrupted or fails for another reason, the new file is kept, so that the build
+    can be resumed.
     """
     from branchrank.index.index_build import build_index
 
@@ -104,8 +107,8 @@ def _built(
         folder = WorkspaceFolder.open(opened.data_dir, flags=opened.flags)
         folder.notify = opened.notify
         with shown_progress(progress) as shown:
-            return folder, build_index(folder, progress=shown)
-    except (UsageError, InputError, MissingDependencyError, ModelError, BusyError):
+            return folder, build_index(folder, progress=shown, locked=True)
+    except (UsageError, InputError, MissingDependencyError, ModelError):
         if before is not None:
             write_bytes(path, before)
         else:

@@ -10,9 +10,9 @@ id, because they may move.
 from __future__ import annotations
 
 import hashlib
-import os
 import posixpath
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,7 @@ from typing import Any
 import msgspec
 
 from branchrank.core.errors import QuestionError, Remedies, Remedy, nearest_path
-from branchrank.core.io.files import (
-    atomic_writer,
-    digest_bytes,
-    digest_of,
-    remove_temporary,
-    write_jsonl,
-)
+from branchrank.core.io.files import digest_bytes, digest_of, only_writer, write_jsonl, write_text
 from branchrank.core.io.text_files import read_text, text_lines
 from branchrank.core.records import GoldItem, GoldLevel, Question, Record, Span
 
@@ -242,8 +236,19 @@ def write_questions(path: Path, questions: Iterable[Question]) -> str:
 
     Files that a killed process left beside it are removed.
     """
-    remove_temporary(path.parent, path.name)
-    return write_jsonl(path, (question_line(question) for question in questions))
+    with only_writer_of(path) as write:
+        return write(questions)
+
+
+@contextmanager
+def only_writer_of(path: Path) -> Iterator[Callable[[Iterable[Question]], str]]:
+    """Wait until nobody else writes a question file, and yield a function that writes it.
+
+    A question file is read and written in this block if the new content depends on the old one. The function
+    writes the questions like :func:`write_questions`, which must not be called in the block.
+    """
+    with only_writer(path.parent, path.name):
+        yield lambda questions: write_jsonl(path, map(question_line, questions))
 
 
 def append_question(path: Path, question: Question, digest: str | None = None) -> Question:
@@ -255,16 +260,13 @@ def append_question(path: Path, question: Question, digest: str | None = None) -
     """
     if not question.id:
         question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
-    digest = content_digest(path) if digest is None else digest
-    if (
-        path.exists()
-        and path.read_bytes().strip()
-        and question.id in {each.id for each in load_questions(path)}
-    ):
-        raise QuestionError(
-            f"{path} already has a question {question.id!r}", remedy=f"give another --id, or edit {path}"
-        )
-    replace_question(path, question, digest)
+    with only_writer_of(path):
+        lines = _lines(path, digest)
+        if any(map(str.strip, lines)) and question.id in {each.id for each in load_questions(path)}:
+            raise QuestionError(
+                f"{path} already has a question {question.id!r}", remedy=f"give another --id, or edit {path}"
+            )
+        _write_lines(path, [*lines, _encoded(question)])
     return question
 
 
@@ -277,30 +279,33 @@ def content_digest(path: Path) -> str:
     return digest_bytes(path.read_bytes() if path.exists() else b"")
 
 
-def replace_question(path: Path, question: Question, digest: str) -> str:
-    """Replace a question's line in a question file, or append the line if the file does not have it.
+def replace_question(path: Path, question: Question, digest: str) -> None:
+    """Replace a question's line in a question file.
 
-    All other lines keep their text, and the file becomes UTF-8 without a byte order mark. It is written only
-    if its digest (:func:`content_digest`) is ``digest``, which is checked again immediately before the new
-    content takes its place. Returns the new digest. Raises :class:`ChangedFileError` if the file has another
-    digest.
+    All other lines keep their text, and the file becomes UTF-8 without a byte order mark. Raises
+    :class:`ChangedFileError` if ``digest`` is not the file's digest (:func:`content_digest`).
     """
-    before = content_digest(path)
-    lines = (read_text(path, error=QuestionError) if path.exists() else "").split("\n")
-    made, found = msgspec.json.encode(question_line(question)).decode(), False
-    for number, line in enumerate(lines):
-        if line.strip() and _question(line).id == question.id:
-            lines[number], found = made, True
-    if not found:
-        lines = [*lines[:-1], *filter(None, lines[-1:]), made, ""]
-    content = "\n".join(lines).encode()
-    with atomic_writer(path) as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-        if not digest == before == content_digest(path):
-            raise ChangedFileError(f"{path} has changed since it was read", remedy="try again")
-    return digest_bytes(content)
+    with only_writer_of(path):
+        lines = _lines(path, digest)
+        own = [bool(line.strip()) and _question(line).id == question.id for line in lines]
+        lines[own.index(True)] = _encoded(question)
+        _write_lines(path, lines)
+
+
+def _lines(path: Path, digest: str | None) -> list[str]:
+    """Return the lines of a question file, which may be missing, after the check of its digest."""
+    if digest not in (None, content_digest(path)):
+        raise ChangedFileError(f"{path} has changed since it was read", remedy="try again")
+    text = read_text(path, error=QuestionError) if path.exists() else ""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def _encoded(question: Question) -> str:
+    return msgspec.json.encode(question_line(question)).decode()
 
 
 HASHED = "sha256:"

@@ -29,10 +29,10 @@ from branchrank.documents.document import Block, Document, Section
 from branchrank.documents.loading import discover, load_corpus
 from branchrank.documents.named import locate_corpus
 from branchrank.index.embedders.protocol import MODEL
-from branchrank.index.generations import refuse_links
+from branchrank.index.generations import build_lock, refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
 from branchrank.questions.anchoring import corpus_lines, span_digest
-from branchrank.questions.question_files import EXAMPLE, question_line
+from branchrank.questions.question_files import EXAMPLE, only_writer_of, question_line
 
 #: If no folder with documents is given, folders with these names are tried, in this order.
 USUAL_FOLDERS = ("docs", "doc")
@@ -162,10 +162,11 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
             name=EXPERIMENT, data_dir=_quoted(data_dir.as_posix()), questions=_quoted(str(QUESTIONS))
         ),
     }
-    kept = tuple(path for path in texts if path.exists() or path.is_symlink())
-    made = {path: text for path, text in texts.items() if path not in kept}
-    for path, text in made.items():
-        write_text(path, text)
+    with build_lock(data_dir), only_writer_of(QUESTIONS):
+        kept = tuple(path for path in texts if path.exists() or path.is_symlink())
+        made = {path: text for path, text in texts.items() if path not in kept}
+        for path, text in made.items():
+            write_text(path, text)
     return StarterFiles(
         corpus=root, documents=len(documents), notes=loaded.notes, written=tuple(made), kept=kept
     )

@@ -96,11 +96,12 @@ class QuestionFiles:
         """
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.questions.labels import reanchor_with_labels
-        from branchrank.questions.question_files import load_questions, write_questions
+        from branchrank.questions.question_files import load_questions, only_writer_of
 
-        loaded = load_questions(self._path(path))
-        result = reanchor_with_labels(loaded, corpus_lines(self._folder.corpus_root, self._folder.exclude))
-        write_questions(self._path(path if output is None else output), result.questions)
+        lines = corpus_lines(self._folder.corpus_root, self._folder.exclude)
+        with only_writer_of(self._path(path if output is None else output)) as write:
+            result = reanchor_with_labels(load_questions(self._path(path)), lines)
+            write(result.questions)
         return result
 
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:

@@ -40,7 +40,7 @@ from branchrank.questions.question_files import (
     check_wording,
     draw,
     load_questions,
-    write_questions,
+    only_writer_of,
 )
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.rows import Row
@@ -131,16 +131,18 @@ class Labeling:
                 remedy=f"choose lines from {passage.span.line_start} to {passage.span.line_end}",
             )
         key = passage.question.id
-        self._questions[key] = with_label(
-            self._questions[key],
-            passage.span,
-            label,
-            self.lines,
-            annotator=self.annotator,
-            answer=answer,
-            proposal=proposal,
-        )
-        write_questions(self.output, self.questions)
+        with only_writer_of(self.output) as write:
+            self._questions = continued(self.questions, self.output)  # with what others wrote meanwhile
+            self._questions[key] = with_label(
+                self._questions[key],
+                passage.span,
+                label,
+                self.lines,
+                annotator=self.annotator,
+                answer=answer,
+                proposal=proposal,
+            )
+            write(self.questions)
         return labels_of(self._questions[key])[-1]
 
     def counts(self) -> dict[Choice, int]:

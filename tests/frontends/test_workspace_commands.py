@@ -6,10 +6,11 @@ import json
 import re
 import shutil
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.commands import invoke, json_lines, make_project, write_lines
+from support.commands import invoke, json_lines, make_project, program, write_lines
 from support.worlds import PAGES, make_index, write_pages
 
 from branchrank.core.errors import ArtifactError
@@ -108,10 +109,34 @@ def test_a_workspace_that_another_process_is_building_is_not_changed(tmp_path: P
     before = config.read_bytes()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "page.md").write_text("# Other\n\nText.\n")
+    write_lines(tmp_path / "own" / "chunks.jsonl", [{"id": "a", "text": "Text.", "source": "page.md"}])
+    at = ("--data-dir", project / "data")
     with build_lock(project / "data"):
-        refused = invoke("index", tmp_path / "other", "--data-dir", project / "data")
-    assert refused.exit_code == 4, refused.output
+        refused = invoke("index", tmp_path / "other", *at)
+        adopted = invoke("adopt", tmp_path / "own", "--corpus", tmp_path / "other", *at)
+    assert (refused.exit_code, adopted.exit_code) == (4, 4), refused.output + adopted.output
     assert config.read_bytes() == before
+    assert not (project / "data" / "adopted").exists()
+
+
+def test_of_first_builds_at_once_the_winner_alone_writes_the_settings(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    embedders = ("fake:16", "fake:32")
+
+    def build(words: tuple[str, str]) -> int:
+        given = ("index", "docs", "--data-dir", words[0], "--embedder", words[1])
+        return program("-m", "branchrank", *given, cwd=tmp_path).returncode
+
+    for place in ("first", "second", "third"):
+        with ThreadPoolExecutor(2) as threads:
+            codes = dict(
+                zip(embedders, threads.map(build, [(place, each) for each in embedders]), strict=True)
+            )
+        assert 0 in codes.values()
+        assert set(codes.values()) <= {0, 4}
+        kept = tomllib.loads((tmp_path / place / "branchrank.toml").read_text())["index"]["embedder"]
+        assert codes[kept] == 0
+        open_index(WorkspaceFolder.open(tmp_path / place)).close()
 
 
 def test_indexing_again_embeds_only_changed_documents(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ _FAULTS = (
         'link.with_name(f".{link.name}.tmp")', 'link.with_name(f".{link.name}.{os.getpid()}.tmp")',
         PLACES + "[first index]"),
     Mutant("what-a-killed-search-left-stays", "branchrank/core/io/files.py",
-        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n            remove_temporary(folder)\n",
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n            remove_temporary(folder, name)\n",
         "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
         PLACES + "[benchmark]"),
     Mutant("deep-nesting-is-a-traceback", "branchrank/core/io/files.py",

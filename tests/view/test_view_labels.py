@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,11 +21,9 @@ from support.local_page import READY, TOKEN, page_of
 from branchrank.core.records import Question
 from branchrank.questions.labels import labels_of
 from branchrank.questions.question_files import (
-    ChangedFileError,
     content_digest,
     hashed,
     load_questions,
-    replace_question,
     write_questions,
 )
 
@@ -92,23 +89,6 @@ def test_of_labels_sent_at_once_from_two_windows_one_is_refused(desk: Running, o
         codes = [answer.status_code for answer in windows.map(lambda body: give(desk, body), bodies)]
     assert sorted(codes) == [200, *[409] * 11]
     assert len(labels_of(stored(own, shown["id"]))) == 1
-
-
-def test_a_change_during_the_writing_is_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = own / "data" / "questions.jsonl"
-    question, digest = load_questions(path)[0], content_digest(path)
-    theirs = path.read_bytes() + b'{"id":"new","question":"new?","answerable":false}\n'
-    sync = os.fsync
-
-    def changed_meanwhile(descriptor: int) -> None:
-        path.write_bytes(theirs)
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", changed_meanwhile)
-    with pytest.raises(ChangedFileError):
-        replace_question(path, question, digest)
-    assert path.read_bytes() == theirs
-    assert not list(path.parent.glob(".*.tmp"))
 
 
 def test_a_run_with_digests_of_its_questions_is_labeled(desk: Running, own: Path) -> None:

@@ -258,20 +258,21 @@ def remove_temporary(folder: Path, name: str = "") -> None:
 
 
 @contextlib.contextmanager
-def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
-    """Allow one process at a time to write to the folder ``relative`` below ``root``.
+def only_writer(folder: Path, name: str = "") -> Iterator[None]:
+    """Allow one process and thread at a time to write to a folder, or to the file ``name`` in the folder.
 
-    On entering the block, wait until no other process is writing, and remove the temporary files of killed
-    processes. A missing folder is created. On a file system without locks, do not wait and do not remove any
-    files. Raises the same errors as :func:`open_beneath`.
+    On entering the block, wait until nobody else is writing, and remove the temporary files of killed
+    processes (:func:`remove_temporary`). The folder itself is locked, so that no lock file is needed. A
+    missing folder is created. On a file system without locks, do not wait and do not remove any files. Raises
+    :class:`StorageError` if the folder can't be created or opened.
     """
-    folder = safe_path(root, relative)
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with storage_errors(folder / name):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            remove_temporary(folder)
+            remove_temporary(folder, name)
         yield
     finally:
         os.close(descriptor)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Annotated
 from weakref import WeakKeyDictionary
 
@@ -121,7 +120,6 @@ class LabelDesk:
 
     def __init__(self, lists: QuestionLists, documents: Documents, annotator: str) -> None:
         self._lists, self._documents, self._annotator = lists, documents, annotator
-        self._writing = Lock()
         #: The pooled passages of each question with their nodes. The labels do not change them.
         self._pools: WeakKeyDictionary[RunQuestions, dict[str, dict[Span, str]]] = WeakKeyDictionary()
 
@@ -181,31 +179,30 @@ class LabelDesk:
         :class:`QuestionError` for a new question that can't be added, and :class:`ChangedFileError` if a file
         has changed.
         """
-        with self._writing:
-            known = self._known()
-            if given.run:
-                self._run(given.run, known)
-            question = known.get(given.question) if given.question else self._new(given, known.values())
-            if question is None:
-                raise UsageError(f"{self._path} has no question {given.question!r}")
-            shown = self._documents.shown(given.source)
-            if shown.digest != given.document:
-                raise ChangedFileError(f"{given.source} has changed since the page read it")
-            first, last = given.answer or (given.first, given.last)
-            answer = Span(source=given.source, line_start=first, line_end=last)
-            span = Span(source=given.source, line_start=given.first, line_end=given.last)
-            if answer.overlap(span) != answer.lines:
-                span = answer
-            if not 1 <= first <= last or not 1 <= given.first <= given.last <= len(shown.lines) >= last:
-                raise UsageError(f"{given.source} does not have the lines {first}-{last}")
-            labeled = with_label(
-                question, span, given.label, self._documents, annotator=self._annotator, answer=answer
-            )
-            if given.question:
-                replace_question(self._path, labeled, given.version)
-            else:
-                labeled = new_question(labeled, self._documents)
-                labeled = append_question(self._path, labeled, given.version)
+        known = self._known()
+        if given.run:
+            self._run(given.run, known)
+        question = known.get(given.question) if given.question else self._new(given, known.values())
+        if question is None:
+            raise UsageError(f"{self._path} has no question {given.question!r}")
+        shown = self._documents.shown(given.source)
+        if shown.digest != given.document:
+            raise ChangedFileError(f"{given.source} has changed since the page read it")
+        first, last = given.answer or (given.first, given.last)
+        answer = Span(source=given.source, line_start=first, line_end=last)
+        span = Span(source=given.source, line_start=given.first, line_end=given.last)
+        if answer.overlap(span) != answer.lines:
+            span = answer
+        if not 1 <= first <= last or not 1 <= given.first <= given.last <= len(shown.lines) >= last:
+            raise UsageError(f"{given.source} does not have the lines {first}-{last}")
+        labeled = with_label(
+            question, span, given.label, self._documents, annotator=self._annotator, answer=answer
+        )
+        if given.question:
+            replace_question(self._path, labeled, given.version)
+        else:
+            labeled = new_question(labeled, self._documents)
+            labeled = append_question(self._path, labeled, given.version)
         return self.page(given.run, labeled.id)
 
     def _new(self, given: GivenLabel, known: Iterable[Question]) -> Question:

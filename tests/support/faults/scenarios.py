@@ -128,7 +128,7 @@ def report_outcome(folder: Path) -> Outcome:
 def left_over(folder: Path) -> Outcome:
     """Temporary files in a workspace or in a run that nobody will remove.
 
-    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held.
+    One beside ``branchrank.toml`` may stay: no command removes it.
     """
     found = {}
     for path in (*folder.glob("data/**/*.tmp"), *folder.glob("reports/**/*.tmp")):
