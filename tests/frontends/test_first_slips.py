@@ -93,6 +93,11 @@ def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: P
     assert (told.exit_code, told.stderr) == (0, "")
     assert (swapped.exit_code, swapped.stdout) == (0, told.stdout)
     assert swapped.stderr.endswith(f": branchrank score-trec {qrels} {run}\n")
+    reading, writing = os.pipe()
+    os.write(writing, qrels.read_bytes())
+    os.close(writing)
+    with os.fdopen(reading):
+        assert invoke("score-trec", f"/dev/fd/{reading}", run).stdout == told.stdout
 
 
 @pytest.mark.parametrize("key", ["kindd", "kin", "knid", "Sourcefile", "answer_line_strat", "questoin"])

@@ -86,9 +86,9 @@ def score_trec(qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], by_q
 
 
 def _is_run(path: Path) -> bool:
-    """Return whether the first line of a file has the six columns of a TREC run."""
+    """Return whether the first line of a file has the columns of a TREC run. A pipe can only be read once."""
     with contextlib.suppress(OSError, InputError):
-        return any(len(line.split()) == 6 for _, line in islice(text_lines(path), 1))
+        return path.is_file() and any(len(line.split()) == 6 for _, line in islice(text_lines(path), 1))
     return False
 
 
