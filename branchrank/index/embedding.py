@@ -91,7 +91,8 @@ def wanted_tokens(
     if not gives_tokens(embedder) or isinstance(embedder, FakeEmbedder):
         return "none"
     rows = token_embedder(embedder, settings.embedder).embed_query_and_tokens("token vectors").tokens
-    precision = "int8" if np.median(np.abs(rows).max(axis=1)) <= LARGEST_COMPONENT else "fp16"
+    is_even = np.median(np.abs(rows).max(axis=1)) <= LARGEST_COMPONENT
+    precision: TokenPrecision = "int8" if is_even else "fp16"
     size = chunks * settings.chunk_tokens * embedder.identity.dimension * (1 + (precision == "fp16"))
     return precision if size <= AUTO_BYTES else "none"
 
