@@ -52,6 +52,8 @@ HARD_SET = "hard.jsonl"
 QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
+#: The most bytes of ``run.json``, a table or a report that are read at once.
+MOST_BYTES = 1 << 28
 
 #: The folders in which a run is found by its name, and the word for the newest run.
 RUN_FOLDERS = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS)
@@ -324,7 +326,7 @@ def read_run(directory: Path) -> RunRecord:
     """Read ``run.json``. Raises :class:`RunError` if the directory does not contain a readable run."""
     path = directory / RUN_JSON
     try:
-        content = read_beneath(directory, RUN_JSON)
+        content = read_beneath(directory, RUN_JSON, MOST_BYTES)
         schema = msgspec.json.decode(content, type=_Schema).schema_version
         if schema != SCHEMA_VERSION:
             age = "an older" if schema < SCHEMA_VERSION else "a newer"

@@ -161,7 +161,7 @@ def read_trec(path: Path) -> TrecRun:
     for place, columns in columns_of(path, counts):
         query, document, value = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
         if len(columns) == 3:
-            if not (value.isdecimal() and int(value)):
+            if not (value.isdecimal() and value.strip("0")):
                 raise RunError(f"{place}: {value!r} is not a rank", remedy="write ranks, which start at 1")
             value = f"-{value}"
         ranked.append((place, query, document, value))

@@ -71,6 +71,21 @@ def test_an_empty_text_and_a_lone_surrogate_are_replaced(server: EmbeddingServer
     assert server.inputs()[-2:] == [" ", "caf?"]
 
 
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("numbers", [2**16 + 1, 3 * 10**6])
+def test_vectors_of_absurd_length_are_refused(server: EmbeddingServer, route: str, numbers: int) -> None:
+    server.dimension = numbers
+    server.rows = lambda body: [[1] * numbers for _ in body["input"]]
+    with pytest.raises(ModelError, match=rf"\[{numbers}\]|too many numbers"):
+        client(route, server.url).embed_query("x")
+
+
+@pytest.mark.parametrize("numbers", ["1", "65537", "31000000", "9" * 5000])
+def test_a_fake_embedder_of_absurd_length_is_refused(numbers: str) -> None:
+    with pytest.raises(UsageError, match="dimensions"):
+        open_embedder(IndexSettings(embedder=f"fake:{numbers}"))
+
+
 ROW = [1.0] * 8
 
 

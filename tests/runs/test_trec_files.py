@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import ir_measures
@@ -9,6 +10,7 @@ from support.commands import NO_LLM, benchmark, invoke, make_project
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.core.errors import BranchRankError, InputError
+from branchrank.core.io.files import digest_file
 from branchrank.questions.qrels import read_qrels
 from branchrank.run import Run
 from branchrank.runs.exchange import compare_trec, export_trec, read_trec, score_trec
@@ -243,3 +245,23 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
         read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
     with pytest.raises(InputError, match=r"'1\.5'"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))
+
+
+@pytest.mark.parametrize("rank", ["9" * 5000, "0" * 5000, "-1", "1.5"])
+def test_a_rank_that_is_no_number_is_refused(tmp_path: Path, rank: str) -> None:
+    (tmp_path / "qrels.txt").write_text("q 0 d 1\n")
+    (tmp_path / "run.tsv").write_text(f"q\td\t{rank}\n")
+    result = invoke("score-trec", tmp_path / "qrels.txt", tmp_path / "run.tsv", "-m", "RR")
+    assert result.exit_code == 3, result.output
+
+
+@pytest.mark.parametrize("place", ["qrels", "run"])
+def test_a_pipe_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "qrels").write_text("q 0 d 1\n")
+    (tmp_path / "run").write_text("q Q0 d 1 1.0 x\n")
+    (tmp_path / place).unlink()
+    os.mkfifo(tmp_path / place)
+    for command in ("score-trec", "compare-trec"):
+        assert invoke(command, tmp_path / "qrels", tmp_path / "run").exit_code == 3
+    with pytest.raises(OSError, match="regular"):
+        digest_file(tmp_path / place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -64,6 +65,34 @@ def test_a_damaged_table_is_a_problem_of_the_run(tmp_path: Path, made: Path, dam
     (directory / "run.json").write_bytes((whole / "run.json").read_bytes())
     (directory / "summary.csv").write_bytes(damage.encode("latin-1"))
     assert summarize_run("damaged", directory).problem
+
+
+@pytest.mark.parametrize("damage", ["huge table", "huge record", "too many cells", "folder", "deep record"])
+def test_one_bad_run_hides_no_other(tmp_path: Path, made: Path, damage: str) -> None:
+    whole = sorted((made / "reports").iterdir())[0]
+    for name in ("bad", "good"):
+        shutil.copytree(whole, tmp_path / name)
+    table, record = tmp_path / "bad" / "summary.csv", tmp_path / "bad" / "run.json"
+    if damage == "folder":
+        table.unlink()
+        table.mkdir()
+    elif damage == "too many cells":
+        table.write_text("predictor\na,b,c\n")
+    elif damage == "deep record":
+        record.write_text("[" * 100_000)
+    else:
+        os.truncate(table if damage == "huge table" else record, 3 << 30)
+    found = {run.key: run for run in RunList([tmp_path]).summaries()}
+    assert (found["good"].problem, found["good"].status) == ("", "finished")
+    assert found["bad"].problem
+    assert found["bad"].folder == str(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("page_number", ["9" * 5000, "-1", "x", "\u0663", "1e9", "0x1"])
+def test_any_page_number_is_answered(page: Running, page_number: str) -> None:
+    key = CLIENT.get(f"{page.url}/api/runs").json()["runs"][0]["key"]
+    found = CLIENT.get(f"{page.url}/api/questions", params={"run": key, "page": page_number})
+    assert found.status_code == 200
 
 
 def test_runs_are_served_with_their_problems(page: Running) -> None:

@@ -23,6 +23,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedIOBase, BufferedReader
 from itertools import islice
@@ -124,7 +125,7 @@ def digest_bytes(content: bytes) -> str:
 
 def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         return digest_stream(stream)
 
 
@@ -211,12 +212,14 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
         raise
 
 
-def read_beneath(root: Path, relative: str) -> bytes:
+def read_beneath(root: Path, relative: str, most_bytes: int = sys.maxsize) -> bytes:
     """Return the content of the file ``relative`` below ``root``.
 
-    Raises the same errors as :func:`open_beneath`.
+    Raises the same errors as :func:`open_beneath`, and ``OSError`` for a file with more than ``most_bytes``.
     """
     with open_beneath(root, relative) as stream:
+        if os.fstat(stream.fileno()).st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"the file has more than {most_bytes >> 20} MiB", relative)
         return stream.read()
 
 

@@ -38,6 +38,7 @@ from branchrank.frontends.serve.view_runs import REPORTS, RunList, compared, tre
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import ChangedFileError
 from branchrank.reports.writing import script_source
+from branchrank.runs.directory import MOST_BYTES
 
 HOST = "127.0.0.1"
 #: The page's files, with their package and media type.
@@ -98,7 +99,8 @@ class View:
             },
         )
         page = asked.get("page", "")
-        return self.questions.listed(_run_keys(request), filters, int(page) if page.isdecimal() else 0)
+        number = int(page) if page.isdecimal() and len(page) < 10 else 0
+        return self.questions.listed(_run_keys(request), filters, number)
 
     def question_json(self, request: Request) -> object:
         """Return one question with its answers and the text of its passages."""
@@ -124,7 +126,7 @@ class View:
         """Return the report in a run's folder, whose scripts reach neither the page nor another host."""
         name, directory = request.path_params["name"], self.runs.directory(_run_keys(request)[0])
         try:
-            content = read_beneath(directory, name if name in REPORTS else "")
+            content = read_beneath(directory, name if name in REPORTS else "", MOST_BYTES)
         except OSError:
             raise Refusal(404, "no_file", "the run has no such report") from None
         return Response(content, headers=_REPORT_HEADERS, media_type=REPORTS[name])

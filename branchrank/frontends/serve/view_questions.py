@@ -101,7 +101,7 @@ class RunQuestions:
     def _listed(self) -> Iterator[tuple[str, ShownAnswer]]:
         path = self.directory / names.QUESTIONS_CSV
         try:
-            text = read_beneath(self.directory, names.QUESTIONS_CSV).decode()
+            text = read_beneath(self.directory, names.QUESTIONS_CSV, names.MOST_BYTES).decode()
             for line in csv.DictReader(StringIO(text)):
                 given = (text_of(line["predictor"]), int(line["repeat"]), OUTCOMES.index(line["outcome"]))
                 yield text_of(line["question_id"]), ShownAnswer(*given, safe(text_of(line["lost"])))
@@ -142,7 +142,7 @@ class RunQuestions:
         """The document text in the run's ``report.html``."""
         with suppress(OSError, UnicodeDecodeError):
             if (self.directory / names.REPORT_HTML).stat().st_size <= MOST_REPORT_BYTES:
-                page = read_beneath(self.directory, names.REPORT_HTML).decode()
+                page = read_beneath(self.directory, names.REPORT_HTML, names.MOST_BYTES).decode()
                 return kept_passages(page) or {}
         return {}
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.errors import BranchRankError, RunError
+from branchrank.core.errors import BranchRankError, RunError, first_line
 from branchrank.core.io.files import read_beneath
 from branchrank.core.io.printable import safe
 from branchrank.core.io.table import text_of
@@ -166,8 +166,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def summarize_run(key: str, directory: Path) -> RunSummary:
     """Return one run's entry in the list, with its problem if it can't be read."""
     folder = safe(str(directory))
-    listed: ListedRun = list_run(directory)
     try:
+        listed: ListedRun = list_run(directory)
         if listed.problem:
             raise RunError(listed.problem)
         record = read_run(directory)
@@ -175,8 +175,9 @@ def summarize_run(key: str, directory: Path) -> RunSummary:
         measure = primary_measure(settings).name
         scores = tuple(_scores(_table(directory, names.SUMMARY_CSV), measure))
         verdicts = tuple(_verdicts(_table(directory, names.COMPARISONS_CSV), measure))
-    except (BranchRankError, msgspec.ValidationError, ValueError, csv.Error, OSError) as error:
-        return RunSummary(key=key, folder=folder, problem=safe(getattr(error, "message", str(error))))
+    except Exception as error:  # whatever one run contains, the others are listed
+        problem = error.message if isinstance(error, BranchRankError) else first_line(error)
+        return RunSummary(key=key, folder=folder, problem=safe(problem))
     return RunSummary(
         key=key,
         folder=folder,
@@ -204,7 +205,7 @@ def _facts(record: RunRecord) -> dict[str, Any]:
 def _table(directory: Path, name: str) -> list[dict[str, str]]:
     """Return the lines of one of a run's CSV files, or an empty list if the run does not have the file."""
     try:
-        text = read_beneath(directory, name).decode()
+        text = read_beneath(directory, name, names.MOST_BYTES).decode()
     except FileNotFoundError:
         return []
     return [{key: text_of(cell) for key, cell in line.items()} for line in csv.DictReader(StringIO(text))]

@@ -84,6 +84,7 @@ def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentit
     if settings.embedder == NONE:
         return NoEmbedder()
     if route == "fake":
+        check_name(settings.embedder)
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
     if on_server(settings.embedder):
         from branchrank.index.embedders.endpoint_embedder import OllamaEmbedder, OpenAIEmbedder
@@ -105,7 +106,7 @@ def check_name(embedder: str) -> None:
     if embedder in (*_KNOWN, IndexSettings().embedder):
         return
     route, _, model = embedder.partition(":")
-    if route == "fake" and model and not model.isdecimal():
+    if route == "fake" and model and not (model.isdecimal() and len(model) < 10):
         raise UsageError(
             f"embedder {embedder!r}: {model!r} is not a number of dimensions", remedy="use fake or fake:64"
         )

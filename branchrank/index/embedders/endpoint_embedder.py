@@ -29,6 +29,7 @@ from branchrank.core.io.printable import Redactor, encodable, url_to_show
 from branchrank.core.records import Record
 from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.protocol import (
+    MOST_DIMENSIONS,
     EmbedderIdentity,
     Vectors,
     conventional_prefixes,
@@ -177,6 +178,8 @@ class ServerEmbedder(ABC):
         url = f"{self.endpoint.url}{path}"
         content = self._answered(url, body)
         try:
+            if content.count(b",") > BATCH * (MOST_DIMENSIONS + 100):  # decoding would use much memory
+                raise msgspec.DecodeError("it has too many numbers")
             return msgspec.json.decode(content, type=answer)
         except NOT_JSON as error:
             raise ModelError(
@@ -242,7 +245,7 @@ class ServerEmbedder(ABC):
         # An empty text is sent as one space, because servers reject empty texts.
         vectors = self.vectors([encodable(text) or " " for text in texts], role)
         lengths = {len(vector) for vector in vectors}
-        if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
+        if len(vectors) != len(texts) or len(lengths) != 1 or not 0 < max(lengths) <= MOST_DIMENSIONS:
             raise self._invalid(
                 f"{len(vectors)} vectors of dimensions {sorted(lengths)} for {len(texts)} texts"
             )

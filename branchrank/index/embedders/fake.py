@@ -30,6 +30,7 @@ import Stemmer
 
 from branchrank.core.errors import Remedy, UsageError
 from branchrank.index.embedders.protocol import (
+    MOST_DIMENSIONS,
     DocumentVectors,
     EmbedderIdentity,
     QueryVectors,
@@ -51,9 +52,9 @@ class FakeEmbedder:
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:
-        if dimension < 2:
+        if not 2 <= dimension <= MOST_DIMENSIONS:
             raise UsageError(
-                f"the fake embedder needs at least 2 dimensions, not {dimension}",
+                f"the fake embedder needs 2 to {MOST_DIMENSIONS} dimensions, not {dimension}",
                 remedy=Remedy("use {}, or fake:64", "--embedder", "fake"),
             )
         self.identity = EmbedderIdentity(

@@ -24,10 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from numpy.typing import NDArray
 
 from branchrank.core.errors import ArtifactError, ModelError, Remedy
@@ -41,6 +41,9 @@ HUB_NAME = f"sentence-transformers/{MODEL}"
 COMMON_TOKENS = 256
 
 Vectors = NDArray[np.float32]
+
+#: No known model has vectors with more dimensions.
+MOST_DIMENSIONS = 1 << 16
 
 
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
@@ -57,7 +60,7 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
     model: str
     revision: str = ""
     dtype: str = "float32"
-    dimension: int
+    dimension: Annotated[int, Meta(le=MOST_DIMENSIONS)]
     max_tokens: int
     query_prefix: str = ""
     document_prefix: str = ""
