@@ -135,7 +135,7 @@ def embed_chunks(
     return matrix, embedded
 
 
-class Measured(Record, frozen=True, kw_only=True):
+class MeasuredCosines(Record, frozen=True, kw_only=True):
     """The measurements that a build stores in the manifest."""
 
     distance: DistanceCalibration = DistanceCalibration()
@@ -149,14 +149,14 @@ def measure_similarities(
     exact: ExactVectors,
     records: tuple[RecordsFile[Chunk], RecordsFile[Node]],
     tokens: tuple[Path, TokenPrecision | None],
-) -> Measured:
+) -> MeasuredCosines:
     """Measure the similarities between probe queries, which are titles of nodes, and a sample of the chunks.
 
     ``tokens`` is the path and the number format of the file with the chunks' token vectors. If there is no
     file, those of the sample are computed.
     """
     if embedder.identity.name == NONE:
-        return Measured()
+        return MeasuredCosines()
     chunks, probes = records[0], probe_queries(records[1].stream())
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     drawn = chunks.ids.take(draw.sample(range(len(chunks)), min(PROBES, len(chunks))))
@@ -166,7 +166,7 @@ def measure_similarities(
     distances = (squared_distance(cosines.convert(best, COSINE_SCALE)) for best in nearest(exact, queries))
     distance = distance_calibration(distances)
     own = squared_distance(COSINE_SCALE.convert(1 - distance.threshold / 2, cosines))
-    measured = Measured(distance=replace(distance, threshold=round(own, 6)), cosines=cosines)
+    measured = MeasuredCosines(distance=replace(distance, threshold=round(own, 6)), cosines=cosines)
     if not gives_tokens(embedder):
         return measured
     model, (path, precision) = token_embedder(embedder, workspace.index_settings.embedder), tokens

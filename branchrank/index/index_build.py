@@ -46,7 +46,7 @@ from branchrank.index.corpus_language import letters_by_script, sample_text
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedders.protocol import roles_notes
 from branchrank.index.embedding import (
-    Measured,
+    MeasuredCosines,
     embed_chunks,
     keep_token_vectors,
     measure_similarities,
@@ -239,7 +239,7 @@ class _Build:
         settings = self.workspace.bm25_settings
         Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
 
-    def manifest(self, contents: Contents, digests: dict[str, str], measured: Measured) -> Manifest:
+    def manifest(self, contents: Contents, digests: dict[str, str], measured: MeasuredCosines) -> Manifest:
         """Return the manifest of a generation with these contents and files' digests."""
         workspace = self.workspace
         return Manifest(
