@@ -23,7 +23,7 @@ def page_of(folder: Path) -> contextlib.AbstractContextManager[Running]:
 
 
 def view_of(folder: Path, url: str) -> ASGIApp:
-    access = Access(hosts=("127.0.0.1",), origins=(url,), token=TOKEN)
+    access = Access(hosts=(url.partition("//")[2],), origins=(url,), token=TOKEN)
     return view_application(
         View(RunList([folder / "reports"]), WorkspaceFolder.open(folder / "data"), "ada"), access
     )

@@ -14,7 +14,10 @@ from support.commands import invoke
 from support.http_server import CLIENT, eventually
 
 
-def test_the_browser_opens_the_loopback_address_with_the_token(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_browser_opens_a_private_file_that_contains_the_address(
+    made: Path, tmp_path: Path, stop: signal.Signals, code: int
+) -> None:
     seen, browser = tmp_path / "seen", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {seen}.tmp && mv {seen}.tmp {seen}\n')
     browser.chmod(0o755)
@@ -25,15 +28,22 @@ def test_the_browser_opens_the_loopback_address_with_the_token(made: Path, tmp_p
         assert process.stderr is not None
         address = process.stderr.readline().removeprefix("page: ").strip()
         assert eventually(seen.exists)
-        assert seen.read_text() == address
         url, _, token = address.partition("/#token=")
         assert len(token) > 40
+        # Other users can read the browser's command line.
+        assert token not in seen.read_text()
+        forward = Path(seen.read_text().removeprefix("file://"))
+        assert address in forward.read_text()
+        assert [path.stat().st_mode & 0o077 for path in (forward, forward.parent)] == [0, 0]
         assert token not in CLIENT.get(url).text, "only the address contains the token"
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.2", int(url.rpartition(":")[2])), timeout=5)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr.read() == "view stopped\n"
-    assert process.returncode == 130
+        for host in ("127.0.0.1:1", "127.0.0.1", "localhost", url.replace("http://127.0.0.1", "localhost")):
+            assert CLIENT.get(url, headers={"Host": host}).status_code == 421
+        process.send_signal(stop)
+        process.stderr.read()
+    assert process.returncode == code
+    assert not forward.parent.exists()
 
 
 def test_a_port_in_use_and_a_folder_without_runs_are_errors(made: Path, tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
 class Access(Record, frozen=True, kw_only=True):
     """A server's access rules.
 
-    ``hosts`` contains names without ports. If ``token`` is empty, requests need no token.
+    ``hosts`` contains names, which allow each port, and names with a port. If ``token`` is empty, requests
+    need no token.
     """
 
     hosts: tuple[str, ...] = LOOPBACK_NAMES
@@ -43,9 +44,9 @@ class Access(Record, frozen=True, kw_only=True):
     token: str = ""
 
     def answers_host(self, values: Sequence[str]) -> bool:
-        """Return whether the ``Host`` header, without its port, is one of this server's names."""
+        """Return whether the ``Host`` header, with or without its port, is one of this server's names."""
         match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
-        return match is not None and match[1] in self.hosts
+        return match is not None and not {match[0], match[1]}.isdisjoint(self.hosts)
 
     def answers_origin(self, values: Sequence[str]) -> bool:
         """Return whether the request has no ``Origin`` header or an allowed one."""

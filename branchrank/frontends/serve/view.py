@@ -16,6 +16,8 @@ import webbrowser
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -241,17 +243,22 @@ async def _fault(_request: Request, _error: Exception) -> Response:
 def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *, browse: bool) -> None:
     """Serve the page until the process is stopped.
 
-    ``ready`` is called with the page's URL, which contains the token. If ``browse`` is true, the URL is also
-    opened in the browser.
+    ``ready`` is called with the page's URL, which contains the token. If ``browse`` is true, the browser
+    opens a file that forwards it to this URL. The file exists until the server stops.
     """
-    with listen(HOST, port, "choose another port with --port") as listening:
-        url = url_of(HOST, listening)
-        app = view_application(view, Access(hosts=(HOST,), origins=(url,), token=token))
+    remedy = "choose another port with --port"
+    with listen(HOST, port, remedy) as listening, TemporaryDirectory(prefix="branchrank-") as folder:
+        url = url_of(HOST, listening).removesuffix(":80")  # browsers do not send this port
+        app = view_application(view, Access(hosts=(url.partition("//")[2],), origins=(url,), token=token))
         address = f"{url}/#token={token}"
         ready(address)
         # The first comparison needs this module, which loads while the browser opens.
         Thread(target=import_module, args=("scipy.special",), daemon=True).start()
         if browse:
+            # Other users of the machine can read the command line of a browser, but not this file.
+            forward = Path(folder) / "view.html"
+            forward.touch(mode=0o600)
+            forward.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
             # In a thread, because a browser in the terminal would keep the server from starting.
-            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            Thread(target=webbrowser.open, args=(forward.as_uri(),), daemon=True).start()
         http_server(app).run(sockets=[listening])
