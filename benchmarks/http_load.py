@@ -14,7 +14,7 @@
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-The three load tests use 8 clients with the default settings, 50 clients with the default settings, and 50
+The load tests use 8, 60 and 200 clients with the default settings, and 50
 clients with a queue of 10 queries.
 """
 
@@ -48,8 +48,8 @@ TOP_K = 10
 LONE = 20
 #: Seconds that a client waits after a refused or failed request before it posts the next query.
 PAUSE_S = 0.02
-QUEUE = 64
-LOADS = ((8, QUEUE), (50, QUEUE), (50, 10))
+QUEUE = 256
+LOADS = ((8, QUEUE), (60, QUEUE), (200, QUEUE), (50, 10))
 PAGE = Path(__file__).parents[1] / "docs" / "serving.md"
 BEGIN, END = "<!-- load: begin -->\n", "<!-- load: end -->\n"
 WORDS = re.findall(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import msgspec
 import pytest
-from support.http_server import Running, asking, eventually, post, running
+from support.http_server import Running, asking, eventually, post, received, running
 
 from branchrank.core.errors import ArtifactError
 from branchrank.core.records import Question
@@ -171,21 +172,51 @@ def test_a_full_queue_is_answered_at_once(
         assert server.send(post(asking()))[0] == 200
 
 
-def test_too_many_connections_are_answered_503(
-    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch
+def test_too_many_requests_at_once_are_answered_503(
+    service: Service, held: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.CONNECTIONS", 3)
-    with running(application(service, workers, Access())) as server:
-        idle = [server.connect() for _ in range(3)]
-        assert eventually(lambda: len(server.server.server_state.connections) == 3)
+    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.CONNECTIONS", 2)
+    with running(application(service, Workers(1, 9), Access())) as server, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(server.send, post(asking())) for _ in range(2)]
+        assert eventually(lambda: len(server.server.server_state.tasks) == 2)
         answer = server.send(post(asking()))
         assert error(answer) == (503, "busy")
         assert answer[1]["retry-after"] == "1"
-        idle.pop().close()
-        assert eventually(lambda: len(server.server.server_state.connections) == 2)
+        held[1].set()
+        assert [each.result()[0] for each in asked] == [200, 200]
         assert server.send(post(asking()))[0] == 200
-        for connection in idle:
-            connection.close()
+
+
+WHOLE = post(asking())
+HEAD = WHOLE.index(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("sent", [0, 1, HEAD, HEAD + 4, len(WHOLE) - 1])
+def test_connections_that_wait_do_not_hold_up_requests(
+    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.CONNECTIONS", 3)
+    with running(application(service, workers, Access())) as server, contextlib.ExitStack() as opened:
+        for _ in range(20):
+            opened.enter_context(server.connect()).sendall(WHOLE[:sent])
+            assert server.send(WHOLE)[0] == 200
+            assert eventually(lambda: len(server.server.server_state.connections) <= 3)
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize("sent", [0, 1, HEAD])
+def test_a_connection_without_a_request_is_closed(
+    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: int
+) -> None:
+    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.HEAD_DEADLINE_S", 0.2)
+    with running(application(service, workers, Access())) as server, server.connect() as waiting:
+        waiting.sendall(before)
+        if before:
+            assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
+        for number in range(sent):
+            with contextlib.suppress(ConnectionError):
+                waiting.sendall(WHOLE[number : number + 1])
+        received(waiting)  # ends when the server closes the connection
 
 
 def test_shutdown_finishes_running_requests(

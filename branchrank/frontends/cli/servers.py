@@ -82,6 +82,10 @@ def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> No
         http_server(app).run(sockets=[listening])
 
 
+#: The number of searches that wait for a thread. Refusing a client that tries again costs more.
+QUEUE = 256
+
+
 @click.command("serve", cls=Command)
 @DATA_DIR
 @predictor_option("all")
@@ -90,7 +94,7 @@ def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> No
 @flag(
     "--queue",
     "Number of queries that may wait for a thread. More queries are rejected with status 503.",
-    64,
+    QUEUE,
     click.IntRange(0, 10_000),
 )
 @QUIET
@@ -116,10 +120,6 @@ def serve(
         lines = [f"not served: {name}: {reason}" for name, reason in service.refused.items()]
         lines.append(f"serving {', '.join(service.predictors)} on ")
         _run(app, address["host"], address["port"], lines)
-
-
-#: The maximum number of searches that wait for a thread.
-QUEUE = 64
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

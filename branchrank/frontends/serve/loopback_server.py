@@ -7,7 +7,9 @@
 3. The guard responds with 413 if the body exceeds the size limit, and with 408 if the body is incomplete at
    the deadline. The application gets a request's body in one piece. After refusing a request, the guard
    closes the connection.
-4. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
+4. A connection that sends no complete head of a request within 10 seconds is closed. At most 256 connections
+   wait for a complete request: a new connection closes the one that has waited longest. While more than 256
+   complete requests are being answered, each new request gets status 503 and its connection is closed.
 5. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
    finish.
 """
@@ -38,8 +40,10 @@ DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
 #: The number of seconds that a client should wait before it repeats a request to an overloaded server.
 RETRY_AFTER_S = 1
-IDLE_S = 30
+#: The number of seconds in which a connection must send the head of its next request.
+HEAD_DEADLINE_S = 10
 GRACE_S = 30
+#: The most connections that wait for a complete request, and the most whose requests are being answered.
 CONNECTIONS = 256
 
 
@@ -205,11 +209,42 @@ def url_of(host: str, listening: socket.socket) -> str:
 
 
 class _Protocol(H11Protocol):
-    """Uvicorn's protocol, which logs no traceback for an invalid request.
+    """Uvicorn's protocol, with limits for connections that wait, and no traceback for an invalid request.
 
-    Uvicorn's error response does not fit a ``HEAD`` request or a response that has begun, and the application
-    must not respond after it.
+    Uvicorn has a deadline only for a connection that sends nothing after a response. Its error response does
+    not fit a ``HEAD`` request or a response that has begun, and the application must not respond after it.
     """
+
+    #: When the connection began to wait for a complete request, or 0 while a request is being answered.
+    since: float = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Limit the number of waiting connections."""
+        super().connection_made(transport)
+        self._wait()
+        waiting = [each for each in self.connections if isinstance(each, _Protocol) and each.since]
+        if len(waiting) > CONNECTIONS:
+            min(waiting, key=lambda each: each.since).transport.abort()
+
+    def handle_events(self) -> None:
+        """Note whether a request is complete."""
+        super().handle_events()
+        if self.cycle and not (self.cycle.more_body or self.cycle.response_complete):
+            self.since = 0.0
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._wait()
+        super().on_response_complete()
+
+    def _wait(self) -> None:
+        self.since = self.loop.time()
+        self.loop.call_later(HEAD_DEADLINE_S, self._close_late, self.since)
+
+    def _close_late(self, since: float) -> None:
+        # The guard has a deadline for bodies.
+        if self.since == since and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Respond with status 400 if that is still possible, and close the connection."""
@@ -221,7 +256,7 @@ class _Protocol(H11Protocol):
 
 
 def http_server(application: ASGIApp) -> uvicorn.Server:
-    """Return a server for ``application`` that also limits the number of open connections.
+    """Return a server for ``application`` that also limits the number of requests at the same time.
 
     The server's method ``run(sockets=[...])`` serves requests until the process receives SIGINT or SIGTERM.
     Once the running requests have finished, ``run`` re-raises the signal that stopped the server.
@@ -229,8 +264,9 @@ def http_server(application: ASGIApp) -> uvicorn.Server:
 
     # Uvicorn's own connection limit is not used, since it answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
-        if len(server.server_state.connections) > CONNECTIONS:
-            await busy("too many clients are connected").closing()(scope, receive, send)
+        open_now = server.server_state.connections
+        if sum(isinstance(each, _Protocol) and not each.since for each in open_now) > CONNECTIONS:
+            await busy("too many requests are being answered").closing()(scope, receive, send)
         else:
             await application(scope, receive, send)
 
@@ -244,7 +280,7 @@ def http_server(application: ASGIApp) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=IDLE_S,
+        timeout_keep_alive=HEAD_DEADLINE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)
