@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,12 @@ from branchrank.index.adopted_files import (
 )
 from branchrank.index.embedders import open_embedder
 from branchrank.index.embedders.protocol import (
-    Embedder,
     EmbedderIdentity,
     Vectors,
     check_agreement,
     unit_rows,
 )
-from branchrank.index.generations import CHROMA, CHUNKS, NODES
+from branchrank.index.generations import CHROMA, CHUNKS, NODES, build_lock
 from branchrank.index.manifest import read_record, write_record
 from branchrank.index.stores.analyzer import embedded_text
 from branchrank.index.stores.vectors import load_vectors, save_vectors
@@ -100,15 +100,15 @@ class Adoption(Record, frozen=True, kw_only=True):
     nodes_left_out: int = 0
 
 
-def read_folder(
-    workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
-) -> Callable[[], Adoption]:
-    """Read the chunks, vectors and nodes in ``folder``, and return a function that adopts them.
+def adopt_folder(
+    workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str, held: ExitStack
+) -> Adoption:
+    """Adopt the chunks, vectors and nodes in ``folder``.
 
-    The function writes files only to the workspace's folder ``adopted/``, and its caller holds the build
-    lock. Raises :class:`InputError` or :class:`ArtifactError` for files in ``folder`` that can't be used, and
-    :class:`~branchrank.core.errors.UsageError` or :class:`~branchrank.core.errors.ModelError` if the model
-    can't be used.
+    Files are written only to the workspace's folder ``adopted/``, and the build lock is added to ``held``
+    before. Raises :class:`InputError` or :class:`ArtifactError` for files in ``folder`` that can't be used.
+    Raises :class:`~branchrank.core.errors.UsageError` or :class:`~branchrank.core.errors.ModelError` if the
+    model can't be used. All these errors are raised before any file is written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -142,36 +142,30 @@ def read_folder(
             + "".join(f": {reason}" for reason in left_out[:1]),
             remedy=remedy,
         )
+    vectors = None if records is None else _vectors(workspace, records, chunks, folder, remedy)
+    held.enter_context(build_lock(workspace.data_dir))
     adopted = workspace.data_dir / ADOPTED
-    vectors = None
-    if records is not None:
-        embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
-        vectors = _vectors(embedder, records, chunks, folder, remedy)
-
-    def write() -> Adoption:
-        of_vectors: dict[str, Any] = {}
-        if vectors is not None:
-            save_vectors(adopted / _VECTORS, vectors[0])
-            of_vectors = {**vectors[1], "vectors_digest": digest_file(adopted / _VECTORS)}
-        write_jsonl(adopted / "chunks.jsonl", chunks)
-        if of_tree:
-            write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
-        record = Adoption(
-            folder=str(folder.resolve()),
-            corpus_digest=corpus.digest,
-            chunks=len(chunks),
-            by_lines=by["claimed"],
-            anchored=by["exact"] + by["plain"] + by["aligned"],
-            unconfirmed=by["unconfirmed"],
-            left_out=tuple(left_out),
-            chunks_digest=digest_file(adopted / "chunks.jsonl"),
-            **of_vectors,
-            **of_tree,
-        )
-        write_record(adopted / RECORD, record)
-        return record
-
-    return write
+    of_vectors: dict[str, Any] = {}
+    if vectors is not None:
+        save_vectors(adopted / _VECTORS, vectors[0])
+        of_vectors = {**vectors[1], "vectors_digest": digest_file(adopted / _VECTORS)}
+    write_jsonl(adopted / "chunks.jsonl", chunks)
+    if of_tree:
+        write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
+    record = Adoption(
+        folder=str(folder.resolve()),
+        corpus_digest=corpus.digest,
+        chunks=len(chunks),
+        by_lines=by["claimed"],
+        anchored=by["exact"] + by["plain"] + by["aligned"],
+        unconfirmed=by["unconfirmed"],
+        left_out=tuple(left_out),
+        chunks_digest=digest_file(adopted / "chunks.jsonl"),
+        **of_vectors,
+        **of_tree,
+    )
+    write_record(adopted / RECORD, record)
+    return record
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
@@ -241,13 +235,10 @@ def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
 
 
 def _vectors(
-    embedder: Embedder,
-    records: ChromaRecords,
-    chunks: Sequence[Chunk],
-    folder: Path,
-    remedy: str,
+    workspace: WorkspaceFolder, records: ChromaRecords, chunks: Sequence[Chunk], folder: Path, remedy: str
 ) -> tuple[Vectors, dict[str, Any]]:
     """Return the chunks' unit vectors, and the fields of :class:`Adoption` that describe the vectors."""
+    embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
     row_of = {key: row for row, key in enumerate(records.ids)}
     of_document = {text: row for row, text in enumerate(records.documents)}
     rows = [row_of.get(chunk.id, of_document.get(chunk.text)) for chunk in chunks]

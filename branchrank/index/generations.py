@@ -40,20 +40,17 @@ def build_lock(data_dir: Path) -> Iterator[None]:
     """Hold the workspace's build lock. Raises :class:`BusyError` if another process has the lock."""
     from filelock import FileLock, Timeout
 
-    with storage_errors(data_dir):
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(data_dir / BUILD_LOCK, timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise BusyError(
-                f"another process is building an index in {data_dir}",
-                remedy="wait until the other process has finished, and run the command again",
-            ) from None
-    try:
+    with contextlib.ExitStack() as held:
+        with storage_errors(data_dir):
+            data_dir.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(FileLock(data_dir / BUILD_LOCK, timeout=0))
+            except Timeout:
+                raise BusyError(
+                    f"another process is building an index in {data_dir}",
+                    remedy="wait until the other process has finished, and run the command again",
+                ) from None
         yield
-    finally:
-        lock.release()
 
 
 class Pin:

@@ -81,11 +81,7 @@ from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_cr
 
 
 def build_index(
-    workspace: WorkspaceFolder,
-    *,
-    progress: Progress = no_progress,
-    force: bool = False,
-    locked: bool = False,
+    workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False, locked: bool = False
 ) -> Index:
     """Build the index that the workspace's settings select, unless it is up to date, and open the index.
 

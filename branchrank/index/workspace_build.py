@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -66,16 +67,16 @@ def build_adopted(
     progress: bool | Progress = False,
 ) -> tuple[WorkspaceFolder, Index]:
     """Adopt the chunks, vectors and nodes in the folder ``source``, and build the index with them."""
-    from branchrank.index.adoption import ADOPTED, RECORD, documents_of, read_folder
+    from branchrank.index.adoption import ADOPTED, RECORD, adopt_folder, documents_of
 
     root = documents_of(opened, source, corpus)
-    write = read_folder(opened, source, root, collection)
     files = opened.data_dir / ADOPTED
-    with build_lock(opened.data_dir):
+    with ExitStack() as held:
+        adopted = adopt_folder(opened, source, root, collection, held)
         inputs = CorpusInputs(
             corpus=root if corpus is None else str(corpus),
-            nodes=files / "nodes.jsonl" if write().tree else None,
             chunks=files / "chunks.jsonl",
+            nodes=files / "nodes.jsonl" if adopted.tree else None,
             adoption=files / RECORD,
         )
         return _built(opened, inputs, progress)

@@ -266,7 +266,7 @@ def append_question(path: Path, question: Question, digest: str | None = None) -
             raise QuestionError(
                 f"{path} already has a question {question.id!r}", remedy=f"give another --id, or edit {path}"
             )
-        _write_lines(path, [*lines, _encoded(question)])
+        _put(path, lines, len(lines), question)
     return question
 
 
@@ -288,8 +288,7 @@ def replace_question(path: Path, question: Question, digest: str) -> None:
     with only_writer_of(path):
         lines = _lines(path, digest)
         own = [bool(line.strip()) and _question(line).id == question.id for line in lines]
-        lines[own.index(True)] = _encoded(question)
-        _write_lines(path, lines)
+        _put(path, lines, own.index(True), question)
 
 
 def _lines(path: Path, digest: str | None) -> list[str]:
@@ -300,12 +299,10 @@ def _lines(path: Path, digest: str | None) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
+def _put(path: Path, lines: list[str], place: int, question: Question) -> None:
+    """Write the lines of a question file with the question at a place, which may be the end."""
+    lines[place : place + 1] = [msgspec.json.encode(question_line(question)).decode()]
     write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def _encoded(question: Question) -> str:
-    return msgspec.json.encode(question_line(question)).decode()
 
 
 HASHED = "sha256:"

@@ -133,15 +133,9 @@ class Labeling:
         key = passage.question.id
         with only_writer_of(self.output) as write:
             self._questions = continued(self.questions, self.output)  # with what others wrote meanwhile
-            self._questions[key] = with_label(
-                self._questions[key],
-                passage.span,
-                label,
-                self.lines,
-                annotator=self.annotator,
-                answer=answer,
-                proposal=proposal,
-            )
+            given = (self._questions[key], passage.span, label, self.lines)
+            made = with_label(*given, annotator=self.annotator, answer=answer, proposal=proposal)
+            self._questions[key] = made
             write(self.questions)
         return labels_of(self._questions[key])[-1]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from support.commands import QUESTIONS, invoke, json_lines, make_project, table
+from support.loopback import RawServer, says
 
 from branchrank.core.errors import UsageError
 from branchrank.runs.bench.experiment import plan_from_experiment
+from branchrank.runs.bench.plan import check_plan, estimate_plan
 
 HEAD = 'name = "outside"\ndata_dir = "{0}/data"\n'
 #: The ids of a TREC run, best first, and the lines that each names. Unknown ids keep their ranks.
@@ -112,6 +115,87 @@ def test_every_problem_with_such_tables_is_listed(project: Path) -> None:
         "[systems.empty] ",
     ):
         assert problem in caught.value.message
+
+
+CODE = {
+    "predictor": """
+        [systems.mine]
+        predictor = "found_here.mine:Mine"
+        """,
+    "pipeline": """
+        [systems.mine]
+        predictor = "langchain:found_here.mine:Mine"
+        llm = "none"
+        """,
+    "chunker": """
+        [systems.local]
+        index = "own"
+        [indexes.own]
+        chunker = "found_here.mine:Mine"
+        """,
+    "swept chunker": """
+        [systems.local]
+        index = "own"
+        [indexes.own]
+        sweep = { chunker = ["window", "found_here.mine:Mine"] }
+        """,
+}
+
+
+@pytest.mark.parametrize("kind", CODE)
+def test_code_of_an_experiment_is_named_before_it_runs_and_not_run_by_a_dry_run(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (tmp_path / "found_here").mkdir()
+    for name in ("__init__.py", "mine.py"):
+        text = f"import pathlib; pathlib.Path({str(tmp_path / 'executed')!r}).touch()\n"
+        (tmp_path / "found_here" / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "x.toml"
+    file.write_text(HEAD.format(project) + CODE[kind])
+    dry = invoke("run", file, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert dry.stderr.count("found_here.mine:Mine") == 1
+    assert len(estimate_plan(plan_from_experiment(file, dry_run=True)).predictors) == 1 + (kind[0] == "s")
+    assert not (tmp_path / "executed").exists()
+    named: list[tuple[bool, bool]] = []
+    with pytest.raises(UsageError, match="Mine"):  # the module lacks it
+        check_plan(
+            plan_from_experiment(
+                file, notify=lambda line: named.append(("mine:Mine" in line, Path("executed").exists()))
+            )
+        )
+    assert named == [(True, False)]
+    assert (tmp_path / "executed").exists()
+    sys.modules.pop("found_here", None)
+    sys.modules.pop("found_here.mine", None)
+
+
+@pytest.mark.parametrize(
+    ("by", "host", "sent"),
+    [
+        ("file", "", False),
+        ("file", "{}", True),
+        ("file", "127.0.0.1", True),
+        ("file", "example.org", False),
+        ("flag", "", True),
+        ("flag", "example.org", False),
+    ],
+)
+def test_the_token_goes_only_to_a_host_that_is_named_outside_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, by: str, host: str, sent: bool
+) -> None:
+    server = RawServer(says(b""))
+    monkeypatch.setenv("BRANCHRANK_API_TOKEN", "token-canary")
+    monkeypatch.setenv("BRANCHRANK_API_TOKEN_HOST", host.format(server.address))
+    if by == "file":
+        run(project, f"[systems.http]\npredictor = 'api'\nendpoint = '{server.url}'\n")
+    else:
+        words = ("--predictor", "api", "--api-endpoint", server.url, "--reports", project / "reports")
+        invoke("benchmark", "--data-dir", project / "data", *words)
+    server.close()
+    assert (b"token-canary" in server.requests[0]) == sent
 
 
 @pytest.mark.parametrize(

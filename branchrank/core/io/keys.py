@@ -2,12 +2,13 @@
 
 1. The user name, password and query parameters in an endpoint's URL are sent with each request. Messages show
    URLs without credentials.
-2. Each of ``BRANCHRANK_LLM_KEY``, ``BRANCHRANK_EMBEDDING_KEY`` and ``BRANCHRANK_QDRANT_KEY`` is sent only to
-   the host in the variable with ``_HOST`` at its end (such as ``BRANCHRANK_LLM_KEY_HOST``). Without this
-   variable, the key for embeddings is sent only to the host of ``BRANCHRANK_INDEX_EMBEDDING_URL``, the key
-   for Qdrant only to the host of ``BRANCHRANK_QDRANT_URL``, and the key for LLMs only to an endpoint from a
-   command-line flag or an environment variable. A URL in a workspace's configuration file therefore can't
-   cause a key to be sent to another host.
+2. Each of ``BRANCHRANK_LLM_KEY``, ``BRANCHRANK_EMBEDDING_KEY``, ``BRANCHRANK_QDRANT_KEY`` and
+   ``BRANCHRANK_API_TOKEN`` is sent only to the host in the variable with ``_HOST`` at its end (such as
+   ``BRANCHRANK_LLM_KEY_HOST``). Without this variable, the key for embeddings is sent only to the host of
+   ``BRANCHRANK_INDEX_EMBEDDING_URL``, the key for Qdrant only to the host of ``BRANCHRANK_QDRANT_URL``, and
+   the key for LLMs and the token only to an endpoint from a command-line flag or an environment variable. A
+   URL in a workspace's configuration file or in an experiment file therefore can't cause a key to be sent to
+   another host.
 3. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS.
 """
 
@@ -22,7 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlunsplit
 from branchrank.core.errors import UsageError
 from branchrank.core.io.printable import SECRET_NAME, split_url, url_to_show
 
-Service = Literal["LLM", "EMBEDDING", "QDRANT"]
+Service = Literal["LLM", "EMBEDDING", "QDRANT", "API"]
 
 _OPENAI_HOST = "api.openai.com"
 #: The environment variables with the URL of each service. The service's key may be sent to the URL's host.
@@ -37,8 +38,9 @@ def key_for(service: Service, url: str, environment: Mapping[str, str], *, expli
     would be sent to another machine without encryption.
     """
     parts = split_url(url)
-    key = environment.get(f"BRANCHRANK_{service}_KEY", "")
-    own_host = environment.get(f"BRANCHRANK_{service}_KEY_HOST", "").lower()
+    variable = f"BRANCHRANK_{service}_{'TOKEN' if service == 'API' else 'KEY'}"
+    key = environment.get(variable, "")
+    own_host = environment.get(f"{variable}_HOST", "").lower()
     named = split_url(environment.get(_URL_VARIABLES.get(service, ""), "")).hostname
     hosts = (parts.hostname, parts.netloc.rpartition("@")[2].lower())
     if key and parts.hostname and (own_host in hosts if own_host else explicit or named == parts.hostname):
@@ -48,7 +50,7 @@ def key_for(service: Service, url: str, environment: Mapping[str, str], *, expli
                 remedy="use a URL that starts with https://",
             )
         return key
-    if service != "QDRANT" and parts.hostname == _OPENAI_HOST and parts.scheme == "https":
+    if service not in ("QDRANT", "API") and parts.hostname == _OPENAI_HOST and parts.scheme == "https":
         return environment.get("OPENAI_API_KEY", "")
     return ""
 

@@ -119,7 +119,8 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @flag(
     "--api-endpoint",
     "URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
-    "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
+    "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token, but only to the "
+    "host in BRANCHRANK_API_TOKEN_HOST, if this variable is set.",
 )
 @flag("--api-predictor", "Predictor that the API endpoint runs.")
 @FILTER
@@ -155,13 +156,17 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 def run(experiment: Path, reports: Path, fresh: bool, seal: Path | None, quiet: bool, **shown: bool) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
-    The whole file is checked before the run, and all problems are reported together.
+    The whole file is checked before the run, and all problems are reported together. The classes and chunkers
+    that the file names are executed, but not by --dry-run.
     """
     from branchrank.library import plan_from_experiment
 
-    if experiment.is_file() and "predictor" in read_text(experiment, error=UsageError):
+    dry_run = shown["dry_run"]
+    if not dry_run and experiment.is_file() and "predictor" in read_text(experiment, error=UsageError):
         import_from_here()
-    plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
+    plan = plan_from_experiment(
+        experiment, given_flags(), reports=reports, command=typed_command(), notify=say, dry_run=dry_run
+    )
     run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)
 
 

@@ -9,7 +9,8 @@
    A ``sweep`` of an index defines one index for each combination, and a system on the index becomes one
    system for each index, such as ``name[rrf_k=10, chunk_tokens=128]``.
 4. A table with the key ``predictor`` names a retriever of your own instead: ``module:Class``, a framework's
-   (``langchain:module:retriever``), a TREC run file (``trec:FILE``), or ``api`` with an ``endpoint``.
+   (``langchain:module:retriever``), a TREC run file (``trec:FILE``), or ``api`` with an ``endpoint``. The
+   code that a file names is reported before it is imported, and is not imported for a dry run.
 5. All problems in the file are reported together, before any work starts.
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,8 @@ from branchrank.core.errors import (
     nearest_path,
     or_else,
 )
-from branchrank.core.records import NOT_REPORTED, Record
+from branchrank.core.io.progress import Notify, no_notice
+from branchrank.core.records import Record
 from branchrank.core.settings import (
     ALIASES,
     DEFAULT_REPORTS,
@@ -61,6 +63,7 @@ from branchrank.runs.bench.plan import (
     with_depth,
 )
 from branchrank.runs.bench.predictors import BenchmarkPredictor
+from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.comparisons import check_plan
 from branchrank.search.systems.builtin import BUILTIN
 from branchrank.search.systems.system_checks import problems
@@ -98,10 +101,10 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     target: str = ""
     llm: str = ""
 
-    def opened(self, name: str) -> BenchmarkPredictor:
+    def opened(self, name: str, dry_run: bool) -> BenchmarkPredictor:
         """Return the predictor. Raises :class:`UsageError` if it can't be loaded."""
         if self.predictor == "api" and self.endpoint:
-            return endpoint_predictor(self.endpoint, self.target, name, self.llm or NOT_REPORTED)
+            return endpoint_predictor(self.endpoint, self.target, name, self.llm, from_file=True)
         if self.predictor == "api":
             raise UsageError('predictor = "api" needs endpoint = "http://HOST/retrieve"')
         if self.endpoint or self.target:
@@ -109,7 +112,7 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if ":" not in self.predictor:
             meant = f'from = "{self.predictor}"' if self.predictor in BUILTIN else '"module:Class"'
             raise UsageError(f"predictor = {self.predictor!r} is not a retriever of your own; write {meant}")
-        return outside_predictor(self.predictor, name, self.llm)
+        return outside_predictor(self.predictor, name, self.llm, dry=dry_run)
 
 
 class _Own(Record, frozen=True, kw_only=True):
@@ -128,11 +131,14 @@ def plan_from_experiment(
     *,
     reports: Path = DEFAULT_REPORTS,
     command: str = "",
+    notify: Notify = no_notice,
+    dry_run: bool = False,
 ) -> Plan:
     """Make a plan from an experiment file. Relative paths are relative to the working directory.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's settings. Raises one
-    :class:`UsageError` that lists every problem in the file.
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings. ``notify`` is called with
+    the code that the file names, before the predictors are imported. If ``dry_run`` is true, no code is run,
+    and the plan can only be estimated. Raises one :class:`UsageError` that lists every problem in the file.
     """
     if not path.is_file():
         entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
@@ -170,12 +176,14 @@ def plan_from_experiment(
     repeats = settings.part(LLMSettings).repeats
     if header.repeats is not None and "llm.repeats" not in (flags or {}):
         repeats = header.repeats
+    if code := _code(header, indexes.values()):
+        notify(f"{path} names code, which a run executes with your rights: {', '.join(code)}")
     reader = _Systems(header.systems, settings, repeats, points)
     systems: list[PlannedSystem | BenchmarkPredictor] = []
     failed = []
     for name, table in header.systems.items():
         read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, name)
-        made = _attempt(found, partial(_outside, name, table) if "predictor" in table else read)
+        made = _attempt(found, partial(_outside, name, table, dry_run) if "predictor" in table else read)
         systems += made or ()
         failed += [name] if made is None else []
     planned = [each for each in systems if isinstance(each, PlannedSystem)]
@@ -288,7 +296,14 @@ def _swept(name: str, point: _Point) -> str:
     return f"{name}[{label}]" if label else name
 
 
-def _outside(name: str, table: Mapping[str, Any]) -> list[BenchmarkPredictor]:
+def _code(header: _Header, indexes: Iterable[Resolved | None]) -> list[str]:
+    """Return the predictors and chunkers of an experiment that are code."""
+    named = [str(table.get("predictor", "")) for table in header.systems.values()]
+    named = [name for name in named if ":" in name and not name.startswith(PREFIX)]
+    return sorted({*named, *filter(is_code, (each.part(IndexSettings).chunker for each in indexes if each))})
+
+
+def _outside(name: str, table: Mapping[str, Any], dry_run: bool) -> list[BenchmarkPredictor]:
     """Return the predictor of a table with the key ``predictor``. Raises UsageError for its problems."""
     known = _Outside.__struct_fields__
     wrong = [
@@ -300,7 +315,7 @@ def _outside(name: str, table: Mapping[str, Any]) -> list[BenchmarkPredictor]:
     ]
     try:
         own = msgspec.convert({key: table[key] for key in known if key in table}, _Outside)
-        made = _attempt(wrong, partial(own.opened, name))
+        made = _attempt(wrong, partial(own.opened, name, dry_run))
     except msgspec.ValidationError as error:
         wrong.append(str(error))
     if wrong:

@@ -27,6 +27,7 @@ from branchrank.core.errors import (
     UsageError,
 )
 from branchrank.core.execution.executors import check_engine
+from branchrank.core.io.keys import key_for
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import NOT_REPORTED, Question, Record
 from branchrank.core.settings import (
@@ -39,7 +40,7 @@ from branchrank.core.settings import (
     settings_of,
 )
 from branchrank.core.spec import System
-from branchrank.documents.chunkers import check_chunker
+from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import ConfigFile, WorkspaceFolder
 from branchrank.questions.question_files import (
@@ -53,6 +54,7 @@ from branchrank.runs import comparisons
 from branchrank.runs.bench.predictors import (
     ApiPredictor,
     BenchmarkPredictor,
+    UnopenedPredictor,
     load_class_predictor,
     predictor_of,
 )
@@ -194,13 +196,14 @@ class AskedQuestions(NamedTuple):
     file_digest: str
 
 
-def check_plan(plan: Plan) -> AskedQuestions:
+def check_plan(plan: Plan, *, dry_run: bool = False) -> AskedQuestions:
     """Check a plan and return its questions. Nothing is built and no server is contacted.
 
-    Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
-    problems are in files, and otherwise a :class:`UsageError`.
+    If ``dry_run`` is true, a chunker that is code is not opened. Raises one error that lists every problem
+    with the plan. The error is an :class:`InputError` if all problems are in files, and otherwise a
+    :class:`UsageError`.
     """
-    found, asked = _checked(plan)
+    found, asked = _checked(plan, dry_run)
     if asked is None or found:
         raise combined(found)
     return asked
@@ -219,7 +222,7 @@ def asked_questions(plan: Plan) -> AskedQuestions:
     return AskedQuestions(questions, questions_digest(every))
 
 
-def _checked(plan: Plan) -> tuple[list[BranchRankError], AskedQuestions | None]:
+def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], AskedQuestions | None]:
     """Return a separate error for each problem with a plan, and the plan's questions."""
     found: list[BranchRankError] = []
     if not plan.predictors:
@@ -265,7 +268,7 @@ def _checked(plan: Plan) -> tuple[list[BranchRankError], AskedQuestions | None]:
         if not problems(each.system):
             _attempt(found, partial(check_pool, each.system, benchmark))
     for name, resolved in plan.indexes.items():
-        if plan.systems_on(name):
+        if plan.systems_on(name) and not (dry_run and is_code(resolved.part(IndexSettings).chunker)):
             _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
@@ -378,19 +381,25 @@ def plan_from_names(
     return plan
 
 
-def outside_predictor(origin: str, name: str = "", llm: str = "") -> BenchmarkPredictor:
+def outside_predictor(origin: str, name: str = "", llm: str = "", *, dry: bool = False) -> BenchmarkPredictor:
     """Return the predictor for ``module:Class``, ``langchain:module:retriever`` or ``trec:FILE``.
+
+    If ``dry`` is true, the predictor can only be counted, and no code is run.
 
     Raises the errors of :func:`~branchrank.runs.bench.predictors.load_class_predictor` and of
     :class:`~branchrank.runs.bench.trec_predictor.TrecPredictor`.
     """
     if origin.startswith(PREFIX):
         return TrecPredictor(origin.removeprefix(PREFIX), name, llm)
-    return load_class_predictor(origin, name, llm)
+    return UnopenedPredictor(origin, name, llm) if dry else load_class_predictor(origin, name, llm)
 
 
-def endpoint_predictor(url: str, target: str, name: str = "api", llm: str = NOT_REPORTED) -> ApiPredictor:
-    """Return the ``api`` predictor for ``url``, with the token from BRANCHRANK_API_TOKEN.
+def endpoint_predictor(
+    url: str, target: str, name: str = "api", llm: str = "", *, from_file: bool = False
+) -> ApiPredictor:
+    """Return the ``api`` predictor for ``url``, with the token that :func:`key_for` selects.
+
+    ``from_file`` is true if the URL comes from an experiment file, and not from a flag or a trusted run.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """
@@ -398,8 +407,8 @@ def endpoint_predictor(url: str, target: str, name: str = "api", llm: str = NOT_
         raise UsageError(
             "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
         )
-    token = os.environ.get("BRANCHRANK_API_TOKEN", "")
-    return ApiPredictor(url, target=target, token=token, name=name, llm=llm)
+    token = key_for("API", url, os.environ, explicit=not from_file)
+    return ApiPredictor(url, target=target, token=token, name=name, llm=llm or NOT_REPORTED)
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):
@@ -433,14 +442,14 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 def estimate_plan(plan: Plan) -> PlanEstimate:
     """Check a plan, and estimate its number of queries and its LLM cost.
 
-    No index is built, and no server is contacted.
+    No index is built, no server is contacted, and no code that an experiment file names is run.
 
     Raises the same errors as :func:`~branchrank.runs.bench.plan.check_plan`, and those of an index that the
     run could neither open nor build.
     """
     from branchrank.search.systems.llm_choice import estimate
 
-    questions = len(check_plan(plan).questions)
+    questions = len(check_plan(plan, dry_run=True).questions)
     settings = plan.settings.part(LLMSettings)
     prices = read_prices(Path(settings.price_table)) if settings.price_table else None
     rows = []
@@ -464,8 +473,10 @@ def estimate_plan(plan: Plan) -> PlanEstimate:
 
 def _to_build(plan: Plan) -> Iterator[str]:
     for name in plan.searched:
+        own = plan.workspace(name)
         try:
-            open_index(plan.workspace(name)).close()
+            # To compare a chunker that is code with that of the index would import the chunker's package.
+            (own.generations.pin() if is_code(own.index_settings.chunker) else open_index(own)).close()
         except (BusyError, LostCollectionError):
             raise
         except ArtifactError as error:

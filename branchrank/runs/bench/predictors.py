@@ -182,6 +182,13 @@ class ClassPredictor(Untraced):
         return answer.hits, answer.calls  # type: ignore[return-value]
 
 
+class UnopenedPredictor(Untraced):
+    """A user's own predictor in a plan that is estimated and not run. Its code is not imported."""
+
+    def __init__(self, origin: str, name: str, llm: str) -> None:
+        self.origin, self.name, self.llm = origin, name or origin, llm or NOT_REPORTED
+
+
 def unplaced(passage: Passage, rank: int) -> Hit:
     """Return the hit of a passage without a place in the corpus, which holds its rank."""
     return Hit(
@@ -317,7 +324,7 @@ class ApiPredictor(Untraced):
                 return
             raise UsageError(
                 f"--api-endpoint {bare_url(self.endpoint)}: {error}",
-                remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
+                remedy="start or correct it, or set BRANCHRANK_API_TOKEN and BRANCHRANK_API_TOKEN_HOST",
             ) from error
 
     def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:

@@ -151,7 +151,8 @@ def tune(
     [2]
     """
     path = Path(experiment)
-    given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=Path(questions))
+    read = plan_from_experiment(path, flags, notify=notify, dry_run=True)  # predictors are not tuned
+    given = msgspec.structs.replace(read, questions=Path(questions))
     seed = given.settings.part(BenchmarkSettings).sample_seed
     contenders = [each for each in given.planned if not each.origin]
     _check(path, contenders)
