@@ -68,13 +68,9 @@ def _extract(content: bytes) -> _Extract:
         return _Extract([""], [1], _Contents(), (_WHY[pdf_pages.UNREADABLE],))
     # -P keeps the modules beside the program from hiding those of the standard library.
     command = [sys.executable, "-P", str(Path(pdf_pages.__file__)), str(CPU_SECONDS)]
+    env = environment_of_parsers()
     done = subprocess.run(
-        command,
-        input=content,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-        env=environment_of_parsers(),
+        command, input=content, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, env=env
     )
     head, *rows = done.stdout.split(b"\n")[:-1] or [b""]
     contents = msgspec.json.decode(head, type=_Contents) if head else _Contents()

@@ -172,21 +172,6 @@ def test_a_full_queue_is_answered_at_once(
         assert server.send(post(asking()))[0] == 200
 
 
-def test_too_many_requests_at_once_are_answered_503(
-    service: Service, held: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.CONNECTIONS", 2)
-    with running(application(service, Workers(1, 9), Access())) as server, ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(server.send, post(asking())) for _ in range(2)]
-        assert eventually(lambda: len(server.server.server_state.tasks) == 2)
-        answer = server.send(post(asking()))
-        assert error(answer) == (503, "busy")
-        assert answer[1]["retry-after"] == "1"
-        held[1].set()
-        assert [each.result()[0] for each in asked] == [200, 200]
-        assert server.send(post(asking()))[0] == 200
-
-
 WHOLE = post(asking())
 HEAD = WHOLE.index(b"\r\n\r\n")
 
@@ -204,11 +189,11 @@ def test_connections_that_wait_do_not_hold_up_requests(
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
-@pytest.mark.parametrize("sent", [0, 1, HEAD])
+@pytest.mark.parametrize("sent", [0, 1, HEAD, HEAD + 4, len(WHOLE) - 1])
 def test_a_connection_without_a_request_is_closed(
     service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: int
 ) -> None:
-    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.HEAD_DEADLINE_S", 0.2)
+    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.REQUEST_S", 0.2)
     with running(application(service, workers, Access())) as server, server.connect() as waiting:
         waiting.sendall(before)
         if before:

@@ -49,9 +49,9 @@ def test_a_missing_collection_or_database_is_refused_and_not_made(tmp_path: Path
 
 
 def test_vectors_of_another_index_are_refused(location: Path) -> None:
-    refuses(location, "differs", matrix=rows(seed=1))
+    refuses(location, "searches find only", matrix=rows(seed=1))
     refuses(location, "has 200 vectors", ids=IDS[:-1], matrix=rows()[:-1])
-    refuses(location, "missing", ids=[f"x{key}" for key in IDS])
+    refuses(location, "not in the index", ids=[f"x{key}" for key in IDS])
 
 
 def test_a_truncated_database_is_refused(location: Path) -> None:

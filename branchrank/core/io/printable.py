@@ -54,8 +54,8 @@ def safe_line(text: str) -> str:
 def printable_json(value: object) -> bytes:
     """Return a value as JSON in UTF-8, in which the characters that :func:`safe` replaces are escaped."""
     text = msgspec.json.encode(value).decode()
-    pairs = zip(text, safe(text), strict=True)
-    return "".join(own if own == shown else _escaped(own) for own, shown in pairs).encode()
+    hidden = (each for each in set(text) if safe(each) != each)
+    return text.translate({ord(each): _escaped(each) for each in hidden}).encode()
 
 
 def _escaped(character: str) -> str:

@@ -168,7 +168,6 @@ _CODES = {
     400: "not JSON",
     401: "token missing or invalid",
     403: "Origin not allowed",
-    408: "body incomplete at the deadline",
     413: "body too large",
     415: "not application/json",
     421: "Host not allowed",

@@ -4,12 +4,10 @@
 2. The guard responds with status 421 to a forbidden ``Host``, with 403 to a forbidden ``Origin``, and with
    401 to a missing or invalid token. CORS preflight requests need no token, because browsers never send a
    token with these requests.
-3. The guard responds with 413 if the body exceeds the size limit, and with 408 if the body is incomplete at
-   the deadline. The application gets a request's body in one piece. After refusing a request, the guard
-   closes the connection.
-4. A connection that sends no complete head of a request within 10 seconds is closed. At most 256 connections
-   wait for a complete request: a new connection closes the one that has waited longest. While more than 256
-   complete requests are being answered, each new request gets status 503 and its connection is closed.
+3. The guard responds with 413 if the body exceeds the size limit. The application gets a request's body in
+   one piece. After refusing a request, the guard closes the connection.
+4. A connection that sends no complete request within 10 seconds is closed. If more than 512 connections are
+   open, the one that has waited longest for a complete request is closed.
 5. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
    finish.
 """
@@ -34,17 +32,15 @@ from branchrank.core.records import Record
 from branchrank.frontends.serve.access import Access, bracketed
 
 BODY_LIMIT = 1024 * 1024
-BODY_DEADLINE_S = 10.0
 #: The body of a refused request is read up to these limits, so that the client can read the error response.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
 #: The number of seconds that a client should wait before it repeats a request to an overloaded server.
 RETRY_AFTER_S = 1
-#: The number of seconds in which a connection must send the head of its next request.
-HEAD_DEADLINE_S = 10
+#: The number of seconds in which a connection must send its next request.
+REQUEST_S = 10
 GRACE_S = 30
-#: The most connections that wait for a complete request, and the most whose requests are being answered.
-CONNECTIONS = 256
+CONNECTIONS = 512
 
 
 class ErrorDetail(Record, frozen=True, kw_only=True):
@@ -83,14 +79,7 @@ def busy(message: str) -> Refusal:
 class Guard:
     """An ASGI application that checks each request before it calls another application."""
 
-    def __init__(
-        self,
-        application: ASGIApp,
-        access: Access,
-        *,
-        body_deadline_s: float = BODY_DEADLINE_S,
-        flags: bool = True,
-    ) -> None:
+    def __init__(self, application: ASGIApp, access: Access, *, flags: bool = True) -> None:
         """Wrap ``application``. With ``flags``, the command has flags that allow more hosts and origins."""
         self.application = CORSMiddleware(
             application,
@@ -99,7 +88,6 @@ class Guard:
             allow_headers=("*",),
         )
         self.access = access
-        self.body_deadline_s = body_deadline_s
         self._fixes = ("; allow it with --allowed-host", "; allow it with --allowed-origin")
         if not flags:
             self._fixes = ("", "")
@@ -159,20 +147,15 @@ class Guard:
         if int(headers.get("content-length", "0")) > BODY_LIMIT:
             raise too_large
         body = bytearray()
-        try:
-            async with asyncio.timeout(self.body_deadline_s):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    body += message.get("body", b"")
-                    if len(body) > BODY_LIMIT:
-                        raise too_large
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            late = f"the body was not complete after {self.body_deadline_s:g} seconds"
-            raise Refusal(408, "slow_body", late) from None
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            if len(body) > BODY_LIMIT:
+                raise too_large
+            if not message.get("more_body", False):
+                return bytes(body)
 
 
 async def _discard(receive: Receive) -> None:
@@ -219,11 +202,11 @@ class _Protocol(H11Protocol):
     since: float = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Limit the number of waiting connections."""
+        """Limit the number of connections."""
         super().connection_made(transport)
         self._wait()
-        waiting = [each for each in self.connections if isinstance(each, _Protocol) and each.since]
-        if len(waiting) > CONNECTIONS:
+        if len(self.connections) > CONNECTIONS:
+            waiting = [each for each in self.connections if isinstance(each, _Protocol) and each.since]
             min(waiting, key=lambda each: each.since).transport.abort()
 
     def handle_events(self) -> None:
@@ -239,12 +222,11 @@ class _Protocol(H11Protocol):
 
     def _wait(self) -> None:
         self.since = self.loop.time()
-        self.loop.call_later(HEAD_DEADLINE_S, self._close_late, self.since)
+        self.loop.call_later(REQUEST_S, self._close_late, self.since)
 
     def _close_late(self, since: float) -> None:
-        # The guard has a deadline for bodies.
-        if self.since == since and (self.cycle is None or self.cycle.response_complete):
-            self.transport.close()
+        if self.since == since:
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Respond with status 400 if that is still possible, and close the connection."""
@@ -256,22 +238,14 @@ class _Protocol(H11Protocol):
 
 
 def http_server(application: ASGIApp) -> uvicorn.Server:
-    """Return a server for ``application`` that also limits the number of requests at the same time.
+    """Return a server for ``application`` that limits the number of connections.
 
     The server's method ``run(sockets=[...])`` serves requests until the process receives SIGINT or SIGTERM.
     Once the running requests have finished, ``run`` re-raises the signal that stopped the server.
     """
-
-    # Uvicorn's own connection limit is not used, since it answers in plain text and without Retry-After.
-    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
-        open_now = server.server_state.connections
-        if sum(isinstance(each, _Protocol) and not each.since for each in open_now) > CONNECTIONS:
-            await busy("too many requests are being answered").closing()(scope, receive, send)
-        else:
-            await application(scope, receive, send)
-
+    # Uvicorn's own connection limit is not used, since it also counts connections that only wait.
     config = uvicorn.Config(
-        limited,
+        application,
         http=_Protocol,
         loop="asyncio",
         ws="none",
@@ -280,8 +254,7 @@ def http_server(application: ASGIApp) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=HEAD_DEADLINE_S,
+        timeout_keep_alive=REQUEST_S - 1,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = uvicorn.Server(config)
-    return server
+    return uvicorn.Server(config)

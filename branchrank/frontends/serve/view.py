@@ -255,9 +255,8 @@ def serve_view(view: View, token: str, port: int, ready: Callable[[str], Any], *
         # The first comparison needs this module, which loads while the browser opens.
         Thread(target=import_module, args=("scipy.special",), daemon=True).start()
         if browse:
-            # Other users of the machine can read the command line of a browser, but not this file.
+            # Other users of the machine can read the command line of a browser, but not this folder.
             forward = Path(folder) / "view.html"
-            forward.touch(mode=0o600)
             forward.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
             # In a thread, because a browser in the terminal would keep the server from starting.
             Thread(target=webbrowser.open, args=(forward.as_uri(),), daemon=True).start()
