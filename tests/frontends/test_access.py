@@ -140,6 +140,6 @@ def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> Non
 def test_a_weak_token_is_refused_and_not_repeated(tmp_path: Path, content: str) -> None:
     file = tmp_path / "token"
     file.write_text(content)
-    with pytest.raises(UsageError, match="visible ASCII|NUL bytes") as raised:
+    with pytest.raises(UsageError, match=r"visible ASCII|NUL bytes") as raised:
         read_token(file)
     assert not content or content not in str(raised.value)
