@@ -24,7 +24,14 @@ from branchrank.questions.question_files import write_questions
 
 HERE = Path(__file__).parent
 #: The languages of the questions about the pages in each language.
-PAIRS = {"en": ("en",), "de": ("de", "en"), "ja": ("ja", "en"), "fr": ("en",), "it": ("en",), "ru": ("en",)}
+PAIRS = {
+    "en": ("en", "de", "ja"),
+    "de": ("de", "en"),
+    "ja": ("ja", "en"),
+    "fr": ("en",),
+    "it": ("en",),
+    "ru": ("en",),
+}
 E5 = ("en", "de", "ja")
 EXPERIMENT = """name = "{query}-on-{pages}"
 data_dir = "data/{corpus}"
@@ -70,7 +77,11 @@ def main(folder: Path) -> None:
             name = f"{query}-on-{pages}"
             write_questions(folder / f"{name}.jsonl", reanchor(questions, lines).questions)
             header = EXPERIMENT.format(query=query, pages=pages, corpus=corpus, folder=folder.as_posix())
-            parts = ["systems", *(["e5"] if pages in E5 else []), *(["german"] if query == "de" else [])]
+            parts = [
+                "systems",
+                *(["e5"] if pages in E5 else []),
+                *(["german"] if query == pages == "de" else []),
+            ]
             systems = "".join((HERE / f"{part}.toml").read_text(encoding="utf-8") for part in parts)
             (folder / f"{name}.toml").write_text(header + systems, encoding="utf-8")
             print(folder / f"{name}.toml")
