@@ -32,6 +32,8 @@ def main(folders: list[str]) -> None:
         corpus = locate_corpus(Path(record["corpus"]).name)
         runs.append(record["experiment"])
         for row in br.Run.load(folder).questions.itertuples():
+            if not isinstance(row.first_hit, str) or not row.first_hit:
+                continue
             source, _, lines = row.first_hit.rpartition(":")
             first, last = map(int, lines.split("-"))
             hit = (corpus / source).read_text(encoding="utf-8").split("\n")[first - 1 : last]
