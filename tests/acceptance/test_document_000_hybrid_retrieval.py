@@ -168,7 +168,7 @@ class TestVectorSearchThreshold:
         shown = command("settings")
         assert re.search(r"vector_score_threshold\s+.*4\.0", shown.stdout), "the project's own"
         monkeypatch.chdir(tmp_path)
-        assert "Default: 0.5" in " ".join(invoke("mcp", "--help").stdout.split())
+        assert "Default: 0.5" in " ".join(invoke("mcp", "--help-all").stdout.split())
 
     def test_vector_search_with_results_below_threshold(self, mcp: Mcp) -> None:
         text = "Clearing the Cache"

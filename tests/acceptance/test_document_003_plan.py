@@ -250,11 +250,14 @@ class TestStageAVectorShortlist:
         found = library.stages("leaf of the tea", "hybrid")
         node_of = {key: chunk["node_id"] for key, chunk in chunks(project).items()}
         expected: dict[str, float] = {}
+        [manifest] = project.rglob("manifest.json")
+        scale = json.loads(manifest.read_text())["cosines"]
         shortlist = list(zip(found["dense(chunks)"].keys, found["dense(chunks)"].scores, strict=True))
         counts = set()
         for node in {node_of[key] for key, _ in shortlist}:
             own = [(rank, score) for rank, (key, score) in enumerate(shortlist, 1) if node_of[key] == node]
-            proximity = max(0.0, max(score for _, score in own))
+            cosine = max(score for _, score in own)
+            proximity = max(0.0, 0.130598973 + 0.129906284 * (cosine - scale["mean"]) / scale["deviation"])
             best_rank = min(rank for rank, _ in own)
             counts.add(len(own))
             expected[node] = 0.6 * proximity + 0.3 * 11 / (best_rank + 10) + 0.1 * (1 - 1 / len(own))

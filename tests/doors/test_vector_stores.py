@@ -131,7 +131,7 @@ def test_a_collection_that_was_moved_away_is_an_error(
 
 #: Everything but the standard library that a query with exact vectors and all-MiniLM-L6-v2 may load.
 LIGHT = {"branchrank", "click", "msgspec", "numpy", "onnx", "onnxruntime", "Stemmer", "tokenizers"}
-LIGHT |= {"typing_extensions", "google", "ml_dtypes"}  # of onnx: protobuf and number formats
+LIGHT |= {"regex", "yaml", "typing_extensions", "google", "ml_dtypes"}  # of onnx: protobuf and number formats
 
 
 def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_mistake_gives_a_message_and_a_fix_and_an_exit_code(
         ("local = 3\n", 2, "local"),
         ("corpus = 3\n", 2, "corpus"),
         ("corpus = 'gone'\n", 3, "gone"),
-        ("\x00", 2, "not TOML"),
+        ("\x00", 2, "NUL bytes"),
     ],
 )
 def test_a_wrong_workspace_file_is_named(

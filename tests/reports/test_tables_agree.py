@@ -74,7 +74,7 @@ def test_chunk_tokens_above_the_embedders_limit_are_reported_with_the_effective_
     assert "at most 510" in result.stderr
     [made] = (project / "reports").iterdir()
     section = (made / "report.md").read_text().split("\n## Chunking\n")[1].split("\n## ")[0]
-    assert "sections, 256 tokens |" in section
+    assert "sections, 254 tokens (of 256) |" in section
     assert "sections, 510 tokens (of 1024) |" in section
 
 

@@ -58,7 +58,7 @@ def test_hits_with_all_lines_of_content_are_full_hits(made: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "found"),
     [
-        ("rows.jsonl", '"blank_lines":2', '"blank_lines":1', "hit 1 has 2 lines without content, not 1"),
+        ("rows.jsonl", '"blank_lines":2', '"blank_lines":1', "hit 1: blank_lines is 1, should be 2"),
         (
             "gold.jsonl",
             "[4,5,7,8]",
