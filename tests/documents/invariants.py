@@ -36,8 +36,9 @@ def chunks_of(document: Document, target_tokens: int) -> list[Chunk]:
 
 
 def text_of(source: str, content: bytes) -> bytes:
-    """What the lines of a file are counted in: its bytes, or the text of a binary file."""
-    return document_text(source, content).encode() if is_binary(source) else content
+    """What the lines of a file are counted in: its bytes, or the text of a binary file or of UTF-16."""
+    decoded = is_binary(source) or content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return document_text(source, content).encode() if decoded else content
 
 
 def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk], target: int) -> list[str]:
