@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from branchrank.core.errors import BranchRankError
 from branchrank.core.records import Question
-from branchrank.documents.loading import ALL_CODE
+from branchrank.documents.loading import ALL_CODE, load_corpus
 from branchrank.documents.named import add_corpus, known_corpora
 from branchrank.questions.anchoring import Lines, check_anchors, corpus_lines
 from branchrank.questions.question_checks import content_stems
@@ -69,3 +71,33 @@ def test_no_question_copies_the_documentation(questions: list[Question], lines: 
     asked = {run: question.id for question in questions for run in _runs(question.question)}
     copied = {asked[run] for text in lines.values() for run in _runs("\n".join(text)) if run in asked}
     assert copied == set()
+
+
+def _translated() -> list[dict[str, Any]]:
+    lines = (EXAMPLES / "languages" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_question_about_one_documentation_is_there_in_three_languages() -> None:
+    questions = _translated()
+    assert len(questions) == 60
+    assert len({question["gold"][0] for question in questions}) == 60
+    for key in ("id", "en", "de", "ja"):
+        assert len({question[key] for question in questions}) == 60
+    assert all(re.search(r"[\u3040-\u30ff]", question["ja"]) for question in questions)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("language", ["", "-de", "-fr", "-it", "-ja", "-ru"])
+def test_the_gold_of_one_documentation_is_a_section_in_each_language(language: str) -> None:
+    name = f"developers-reference{language}"
+    try:
+        corpus = load_corpus(add_corpus(name), known_corpora()[name].exclude)
+    except BranchRankError as error:
+        pytest.skip(str(error))
+    sections = [(document.source, section) for document in corpus.documents for section in document.sections]
+    labels = {f"{source}#{label}" for source, section in sections for label in section.labels}
+    assert {anchor for question in _translated() for anchor in question["gold"]} <= labels
+    texts = [block.text for _, section in sections for block in section.blocks]
+    asked = {run for question in _translated() for key in ("en", "de") for run in _runs(question[key])}
+    assert not asked & {run for text in texts for run in _runs(text)}
