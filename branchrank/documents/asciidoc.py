@@ -64,7 +64,7 @@ class _Scanner(AsciidocInline):
         super().__init__(source)
         self.lines = [line.rstrip() for line in lines]
         self.at = 0
-        self.ends: list[int] = []
+        self.ends = [len(lines)]
         self.attached = False
         self.paragraph: list[str] = []
         self.kind: BlockKind = "prose"
@@ -79,9 +79,9 @@ class _Scanner(AsciidocInline):
         """Read all lines."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            if self.ends and self.at == self.ends[-1]:
+            if self.at == self.ends[-1]:
                 self.end_paragraph()
-                while self.ends and self.at == self.ends[-1]:
+                while self.at == self.ends[-1]:
                     self.ends.pop()
             elif not line:
                 self.end_paragraph()
@@ -93,7 +93,7 @@ class _Scanner(AsciidocInline):
 
     def title_line(self, line: str) -> bool:
         """Read a section title that starts at this line."""
-        if self.paragraph or (self.style not in _DISCRETE and (self.ends or self.attached)):
+        if self.paragraph or (self.style not in _DISCRETE and (self.ends[1:] or self.attached)):
             return False
         if title := _TITLE.fullmatch(line):
             self.heading(len(title[1]), title[2].removesuffix(" " + title[1]), self.at)
@@ -118,7 +118,7 @@ class _Scanner(AsciidocInline):
 
     def underlined(self) -> int:
         """Return the level of an underlined title at this line, or 0."""
-        title, line = self.lines[self.at], (self.lines[self.at + 1 : self.at + 2] or [""])[0]
+        title, line = self.lines[self.at], self.lines[self.at + 1] if self.at + 1 < self.ends[-1] else ""
         if not line or line.strip(line[0]) or abs(len(title) - len(line)) > 1:
             return 0
         return _UNDERLINES.get(line[0], 0) if title[0] != "." and re.search(r"[^\W_]", title) else 0
@@ -148,7 +148,7 @@ class _Scanner(AsciidocInline):
         self.end_paragraph()
         places = self.places["```" if line[0] == "`" else line]
         following = bisect_right(places, self.at)
-        end = limit = self.ends[-1] if self.ends else len(self.lines)
+        end = limit = self.ends[-1]
         if following < len(places) and places[following] < limit:
             end = places[following]
         else:
@@ -177,7 +177,7 @@ class _Scanner(AsciidocInline):
         if not self.paragraph and (entry := _ENTRY.fullmatch(line)):
             if entry[2] in self.id_parts:
                 self.id_parts[entry[2]] = "_" if "!" in entry[1] else entry[3] or ""
-            while self.lines[self.at].endswith(" \\") and self.at + 1 < len(self.lines):
+            while self.lines[self.at].endswith(" \\") and self.at + 1 < self.ends[-1]:
                 self.at += 1
         elif _ATTRIBUTES.fullmatch(line):
             in_item = bool(self.paragraph) and self.kind == "list" and bool(_ITEM.match(self.paragraph[0]))

@@ -48,6 +48,8 @@ def front_matter(lines: Sequence[str]) -> FrontMatter:
     found = FrontMatter(last + 1)
     known = set()
     for number in range(1, last):
+        if ends == _ENDS["+++"] and lines[number].startswith("["):
+            break  # the keys of a table are not at the top level
         if (key := _KEY.match(lines[number])) and key[2] not in known:
             known.add(key[2])
             text, written = _value(lines[number : _end_of_value(lines, number, last, key)], key)

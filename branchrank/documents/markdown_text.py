@@ -148,8 +148,7 @@ def _without_components(text: str, mdx: bool, line: int, found: Findings) -> str
             if not (end := tags.end(start)):
                 continue
             position = end
-            if labels := anchors(text[start:end], line + text.count("\n", 0, start)):
-                found.labels += labels
+            found.labels += anchors(text[start:end], line + text.count("\n", 0, start))
         elif match[0] == "{/*":
             if last_comment_end < position:
                 continue
@@ -209,10 +208,8 @@ class _Rendering:
         An attribute list that starts with ``{:`` can also be another line of its own.
         """
         match = ATTRIBUTES.match(content)
-        is_last = before in ("", "softbreak") and not after
-        is_line = is_last or (
-            content.startswith("{:") and before in ("", "softbreak") and after in ("", "softbreak")
-        )
+        is_end = not after or (after == "softbreak" and content.startswith("{:"))
+        is_line = before in ("", "softbreak") and is_end
         if not match or not (before in _WITH_ATTRIBUTES or (is_line and not content[match.end() :].strip())):
             return content
         self.found.labels += (LinkTarget(name=name, line=self.line) for name in ids_of(match[0]))

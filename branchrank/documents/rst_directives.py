@@ -144,7 +144,7 @@ def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
         if match := _SUBSTITUTION.match(content):
             if match[2] == "replace":
                 substitutions[normalize_name(match[1])] = match[3]
-            elif match[2] == "raw":
+            elif match[2] == "raw" and "html" in match[3].lower().split():
                 body = takewhile(lambda line: not line or line[0] == " ", lines[number : number + _RAW_LINES])
                 substitutions[normalize_name(match[1])] = " ".join(html_text("\n".join(body)).split())
         elif match := TARGET.match(content):

@@ -115,7 +115,8 @@ def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         kind = "include" if _INCLUDING.match(match[0]) else "title"
         push_marker(state, start, after, kind, text_of(match[0]))
         if name := _VERBATIM.match(match[0]):
-            closing = re.compile((r"/\s*" if match[0].startswith("{{") else "end") + name[1])
+            before = r"\{\{[<%]\s*/\s*" if match[0].startswith("{{") else r"\{%-?\s*end"
+            closing = re.compile(before + name[1])
             found = closing.search(state.src, match.end(), match.end() + _MAX_VERBATIM)
             last = bisect_left(state.eMarks, found.start() if found else -1)
             if after <= last < end:

@@ -51,11 +51,7 @@ class Target(NamedTuple):
 
 
 class UnresolvedLink(LookupError):
-    """A cross-reference whose target is not in the corpus. ``reason`` is one of :data:`UNRESOLVED`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A cross-reference whose target is not in the corpus. Its message is one of :data:`UNRESOLVED`."""
 
 
 class Links:
@@ -83,9 +79,7 @@ class Links:
         for label in document.labels:
             names.setdefault(_label(label.name), None)
         for number, section in enumerate(document.sections):
-            names.setdefault(
-                _label(slug(unicodedata.normalize("NFC", section.title))), Target(document.source, number)
-            )
+            names.setdefault(slug(section.title), Target(document.source, number))
         for name, target in names.items():
             self._anchors[document.source, name] = target
         for label in document.labels:
@@ -120,7 +114,7 @@ class Links:
         labeled = self._labels.get(name, {})
         if url.path or (page, name) in self._anchors:
             return self._anchors[page, name]
-        if len(labeled) == 1 and _is_markdown(page):
+        if len(labeled) == 1 and suffix_of(page) in (".md", ".ipynb"):
             return next(iter(labeled.values()))
         return self._anchors[page, slug(name)]
 
@@ -151,12 +145,8 @@ class Links:
         raise UnresolvedLink(_FILE if not is_page and _OTHER_SUFFIX.search(path) else _NO_PAGE)
 
 
-def _is_markdown(source: str) -> bool:
-    return suffix_of(source) in (".md", ".ipynb")
-
-
 def _label(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
+    return " ".join(unicodedata.normalize("NFC", name.casefold()).split())
 
 
 def _normal(path: str) -> str:

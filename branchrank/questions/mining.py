@@ -158,7 +158,7 @@ class _Miner:
                 try:
                     target = self.links.target(document.source, reference)
                 except UnresolvedLink as error:
-                    self.dropped[error.reason] += 1
+                    self.dropped[str(error)] += 1
                     continue
                 if target is None:
                     self.dropped["inner label"] += 1

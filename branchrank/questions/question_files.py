@@ -148,10 +148,10 @@ def _portable(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _portable(each, key) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_portable(each) for each in value]
+        return [_portable(each, key) for each in value]
     if key == "id" and type(value) in (int, float) and value % 1 == 0:
         return str(int(value))
-    if key == "source_file" and isinstance(value, str) and value:
+    if key in ("source_file", "source_aliases") and isinstance(value, str) and value:
         return posixpath.normpath(value.replace("\\", "/"))
     return value
 

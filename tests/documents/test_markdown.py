@@ -122,6 +122,7 @@ def test_values_of_front_matter_are_yaml_or_as_written(value: str, title: str) -
         ('---\ndescription: "How\n  to."\n---\n', ("prose", "How\nto.", 2, 3)),
         ('+++\ndescription = """\nHow\nto.\n"""\nx = 1\n+++\n', ("prose", "How\nto.", 3, 4)),
         ('+++\ndescription = "How \\"to\\"."\n+++\n', ("prose", 'How "to".', 2, 2)),
+        ('+++\ndescription = "Top."\n[x]\ntitle = "In a table"\n+++\n', ("prose", "Top.", 2, 2)),
     ],
 )
 def test_a_description_of_several_lines_keeps_its_lines(front: str, block: tuple[str, str, int, int]) -> None:
@@ -491,6 +492,8 @@ def test_components_in_plain_markdown_keep_their_content() -> None:
         (':::image type="x" source="a/b.png" alt-text="The portal":::', ["The portal"]),
         (':::image source="b.png" alt-text="Short":::\nLong.\n:::image-end:::', ["Short", "Long."]),
         ("{{< highlight go >}}\nx := 1\n{{< / highlight >}}\nText", ["x := 1", "Text"]),
+        ("{{< highlight go >}}\na/highlight\n{{< /highlight >}}\nText", ["a/highlight", "Text"]),
+        ("{% highlight py %}\nendhighlight = 1\n{% endhighlight %}\nText", ["endhighlight = 1", "Text"]),
         (
             ":::row:::\n   :::column:::\n      Text\n\n      - a\n   :::column-end:::\n:::row-end:::",
             ["Text", "- a"],

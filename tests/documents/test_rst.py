@@ -437,10 +437,14 @@ RAW = """Tea
 
    <b>Star</b> tea
 
+.. |pi| raw:: latex
+
+   $\\pi$
+
 .. role:: raw-html(raw)
    :format: html
 
-One |br| two :raw-html:`<b>bold</b>`, |star|.
+One |br| two |pi| :raw-html:`<b>bold</b>`, |star|.
 """
 
 
@@ -449,7 +453,7 @@ def test_raw_html_is_its_text() -> None:
     assert [(b.kind, b.text, b.line_start, b.line_end) for b in section.blocks] == [
         ("heading", "Tea", 1, 2),
         ("prose", "Fill the kettle.", 7, 7),
-        ("prose", "One  two bold, Star tea.", 27, 27),
+        ("prose", "One  two pi bold, Star tea.", 31, 31),
     ]
 
 

@@ -123,6 +123,12 @@ def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
     assert [question.id for question in loaded(tmp_path, content)] == ["a", "b"]
 
 
+def test_paths_of_other_systems_are_paths_of_the_corpus(tmp_path: Path) -> None:
+    (question,) = loaded(tmp_path, line(source_file="a\\b.md", source_aliases=["c\\d.md", "./e.md"]))
+    assert question.gold[0].source_file == "a/b.md"
+    assert question.source_aliases == ("c/d.md", "e.md")
+
+
 def test_a_json_line_is_read_as_a_question(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "questions.jsonl")
     questions = {question.id: question for question in load_questions(path)}
