@@ -159,12 +159,13 @@ def read_trec(path: Path) -> TrecRun:
         counts = {3: "`query document rank`", **counts}
     ranked: list[tuple[str, str, str, str]] = []
     for place, columns in columns_of(path, counts):
-        query, document, value = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
         if len(columns) == 3:
-            if not (value.isdecimal() and value.strip("0")):
-                raise RunError(f"{place}: {value!r} is not a rank", remedy="write ranks, which start at 1")
-            value = f"-{value}"
-        ranked.append((place, query, document, value))
+            query, document, rank = columns
+            if not (rank.isdecimal() and rank.strip("0")):
+                raise RunError(f"{place}: {rank!r} is not a rank", remedy="write ranks, which start at 1")
+            ranked.append((place, query, document, f"-{rank}"))
+        else:
+            ranked.append((place, columns[0], columns[2], columns[4]))
     return by_query(ranked)
 
 
@@ -247,9 +248,10 @@ def compare_rankings(
         options,
     )
     judged = judged_measure(measures[0])
-    shares = {
-        name: mean(run_scores(run, qrels, [judged])[str(judged)].values()) for name, run in runs.items()
-    }
+    shares = {}
+    for name, run in runs.items():
+        answered = {query: qrels[query] for query in qrels if query in run}
+        shares[name] = mean(run_scores(run, answered, [judged])[str(judged)].values())
     return msgspec.structs.replace(table, judged=judged_words(str(judged), shares))
 
 

@@ -42,7 +42,7 @@ from branchrank.runs.timings import Timing, read_timings
 from branchrank.runs.words import judged_words
 from branchrank.scoring.comparison import CompareOptions, Comparison
 from branchrank.scoring.matching import GOLD_LEVELS, gold_level, is_judged
-from branchrank.scoring.measures import NamedMeasure, judged_measure, named_measure
+from branchrank.scoring.measures import NamedMeasure, judged_measure, mean, named_measure
 
 #: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
@@ -148,7 +148,11 @@ class RunData:
             return "", False
         name = str(judged_measure(self.primary.measure))
         measure = named_measure(name, "graded")
-        return judged_words(name, {each: self.scores.average(each, measure) for each in self.predictors})
+        rows = {each: self.scores.answerable_rows(each) for each in self.predictors}
+        values = {
+            each: [self.scores.value(row, measure) for row in of if row.hits] for each, of in rows.items()
+        }
+        return judged_words(name, {each: mean(of) for each, of in values.items() if of})
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:

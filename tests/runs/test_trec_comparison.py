@@ -181,6 +181,15 @@ def test_unjudged_queries_change_nothing(folder: Path, tmp_path: Path) -> None:
     assert found == plain
 
 
+def test_missing_queries_are_not_unjudged_documents(folder: Path) -> None:
+    short = write(folder / "short.run", *(folder / "best.run").read_text().splitlines()[: len(DOCUMENTS) * 6])
+    options = CompareOptions(measures=("P@5",), missing_is_zero=True)
+    found = compare_trec(folder / "qrels.txt", [folder / "weak.run", short], options)
+    six = {query for query, *_ in map(str.split, short.read_text().splitlines())}
+    values = [value for query, value in theirs(folder, "best", "Judged@5").items() if query in six]
+    assert f"short {sum(values) / 6:.4f}" in found.judged[0]
+
+
 def test_runs_that_cannot_be_compared_are_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (
