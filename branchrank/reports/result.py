@@ -161,7 +161,7 @@ def swept(predictor: str) -> tuple[str, dict[str, str]]:
 def named_rows(run: RunData, winner: str | None) -> list[tuple[Cell, SummaryRow]]:
     """Return the rows of the summary with their names, in bold for the ``winner``.
 
-    The rows of a sweep are sorted by the primary measure and named by the settings that differ in the sweep.
+    If the run has a sweep, all rows are sorted by the primary measure, and points are named by what differs.
     The system is also named if the run has sweeps of several systems.
     """
     points: dict[str, list[dict[str, str]]] = {}
@@ -179,10 +179,8 @@ def named_rows(run: RunData, winner: str | None) -> list[tuple[Cell, SummaryRow]
         return f"{name}[{words}]" if len(sweeps) > 1 else words
 
     rows = sorted(run.summary_rows, key=lambda row: -(row.rates[run.primary.name] or 0) if sweeps else 0)
-    return [
-        (Styled(short(row.predictor)) if row.predictor == winner else short(row.predictor), row)
-        for row in rows
-    ]
+    named = ((short(row.predictor), row) for row in rows)
+    return [(Styled(name) if row.predictor == winner else name, row) for name, row in named]
 
 
 def asked(run: RunData) -> str:

@@ -247,7 +247,7 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))
 
 
-@pytest.mark.parametrize("rank", ["9" * 5000, "0" * 5000, "-1", "1.5"])
+@pytest.mark.parametrize("rank", ["9" * 5000, "0" * 5000])
 def test_a_rank_that_is_no_number_is_refused(tmp_path: Path, rank: str) -> None:
     (tmp_path / "qrels.txt").write_text("q 0 d 1\n")
     (tmp_path / "run.tsv").write_text(f"q\td\t{rank}\n")

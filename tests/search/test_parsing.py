@@ -93,6 +93,8 @@ def test_a_truncated_reply_keeps_its_complete_ids(order: list[str], data: st.Dat
 def test_deep_nesting_is_malformed() -> None:
     with pytest.raises(ReplyError):
         read_json("[" * 100_000)
+    with pytest.raises(ReplyError):
+        read_json('{"a": 1e999999}')
     assert read_labels("[" * 900 + '"s01"' + "]" * 900, LABELS) == ["s01"]
 
 

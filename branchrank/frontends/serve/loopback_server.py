@@ -254,7 +254,7 @@ def http_server(application: ASGIApp) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=REQUEST_S - 1,
+        timeout_keep_alive=REQUEST_S,
         timeout_graceful_shutdown=GRACE_S,
     )
     return uvicorn.Server(config)

@@ -36,6 +36,8 @@ from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 
 _TOLERANCE = 1e-4
+#: The facts of an index that older runs lack.
+_NEWER = ("documents", "chunk_tokens", "chunks_digest", "scripts", "languages", "identity")
 #: The number of altered questions for which the chance of finding at least one of them is stated.
 ALTERED = 5
 
@@ -120,8 +122,8 @@ def ask_again(
     ids = {*differing[:half], *others[: size - half]}
     with open_rerun(run.directory, run.record, ids, access, progress, notify) as rerun:
         again = _answers(run, rerun, progress)
-        facts = list(_labels(rerun.opened)) if rerun.opened else []
-        facts += _indexes(run, rerun.opened, not rerun.left_out) if rerun.opened else []
+        opened, whole = rerun.opened, not rerun.left_out
+        facts = [*_labels(opened), *_indexes(run, opened, whole)] if opened else []
     counts = [sum(each.id in group for each in rerun.questions) for group in (differing, others)]
     done = Rerun(
         questions=len(rerun.questions),
@@ -168,7 +170,7 @@ def _indexes(run: RunData, opened: OpenPlan, is_whole: bool) -> Iterator[Finding
         index = opened.indexes.get(then.name)
         if index is None:
             continue
-        newer = [name for name in ("chunk_tokens", "chunks_digest", "identity") if not getattr(then, name)]
+        newer = [name for name in _NEWER if not getattr(then, name)]
         facts = index_facts(then.name, index)
         facts = opened.measured(facts) if is_whole else facts
         now = replace(facts, **{name: getattr(then, name) for name in (*kept, *newer)})

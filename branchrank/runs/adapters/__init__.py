@@ -175,12 +175,10 @@ def documents(found: object, field: str, name: str) -> list[Any]:
     return listed
 
 
-def passage(
-    text: str, metadata: Mapping[str, Any], rank: int, *, score: object = None, key: object = ""
-) -> Passage:
-    """Return a document at ``rank`` (from 1) as a passage.
+def passage(text: str, metadata: Mapping[str, Any], *, score: object = None, key: object = "") -> Passage:
+    """Return a document as a passage.
 
-    A missing or invalid score is replaced by ``1 / rank``. Lines that are not whole numbers are ignored.
+    A missing or invalid score is NaN, so that the rank counts. Lines that are not whole numbers are ignored.
     """
     named = (metadata.get(key) for key in SOURCES)
     source = next((str(each) for each in named if each is not None and str(each)), None)
@@ -191,7 +189,7 @@ def passage(
         source=source,
         line_start=start,
         line_end=end,
-        score=_finite(score, 1 / rank),
+        score=_number(score),
         id=str(key or ""),
     )
 
@@ -200,9 +198,8 @@ def _is_line(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _finite(score: Any, otherwise: float) -> float:
+def _number(score: Any) -> float:
     try:
-        value = float(score)
+        return float(score)
     except (TypeError, ValueError):
-        return otherwise
-    return value if math.isfinite(value) else otherwise
+        return math.nan

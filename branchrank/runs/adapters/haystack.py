@@ -83,8 +83,8 @@ class _Retriever(Retriever):
             raise BranchRankError(f"the Haystack component {name!r} did not run, or gave no {socket}")
         return Answer(
             hits=[
-                passage(each.content or "", each.meta, rank, score=each.score, key=each.id)
-                for rank, each in enumerate(documents(returned, "content", "Haystack Document"), start=1)
+                passage(each.content or "", each.meta, score=each.score, key=each.id)
+                for each in documents(returned, "content", "Haystack Document")
             ],
             calls=[use for writer in self.writers for use in _calls(found.get(writer, {}))],
         )

@@ -53,11 +53,10 @@ class _Retriever(Retriever):
                 passage(
                     each.page_content,
                     each.metadata,
-                    rank,
                     score=each.metadata.get("score", each.metadata.get("relevance_score")),
                     key=each.id,
                 )
-                for rank, each in enumerate(found, start=1)
+                for each in found
             ],
             calls=calls.made,
         )

@@ -78,10 +78,8 @@ class _Retriever(Retriever):
             root_dispatcher.event_handlers = before
         return Answer(
             hits=[
-                passage(
-                    each.node.get_content(), each.node.metadata, rank, score=each.score, key=each.node.node_id
-                )
-                for rank, each in enumerate(documents(nodes, "node", "NodeWithScore"), start=1)
+                passage(each.node.get_content(), each.node.metadata, score=each.score, key=each.node.node_id)
+                for each in documents(nodes, "node", "NodeWithScore")
             ],
             calls=calls.made,
         )

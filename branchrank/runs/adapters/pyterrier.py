@@ -56,11 +56,10 @@ class _Retriever(Retriever):
                 passage(
                     row["text"] if isinstance(row.get("text"), str) else "",
                     {**row, "docno": _PASSAGE.sub("", str(row.get("docno", "")))},
-                    rank,
                     score=row.get("score"),
                     key=row.get("docno"),
                 )
-                for rank, row in enumerate(found.head(k).to_dict("records"), start=1)
+                for row in found.head(k).to_dict("records")
             ],
         )
 

@@ -112,7 +112,7 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if ":" not in self.predictor:
             meant = f'from = "{self.predictor}"' if self.predictor in BUILTIN else '"module:Class"'
             raise UsageError(f"predictor = {self.predictor!r} is not a retriever of your own; write {meant}")
-        return outside_predictor(self.predictor, name, self.llm, dry=dry_run)
+        return outside_predictor(self.predictor, name, self.llm, dry_run=dry_run)
 
 
 class _Own(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
 from branchrank.core.spec import System
+from branchrank.index.generations import CHUNKS
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.stores.vectors import recall_against_exact
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -195,6 +196,8 @@ def check_chunks(plan: Plan, indexes: Mapping[str, Index]) -> None:
     for each in plan.planned:
         own = indexes[each.index]
         for name in each.system.other_indexes:
+            if own.manifest.digests[CHUNKS] == indexes[name].manifest.digests[CHUNKS]:
+                continue
             pairs = zip_longest(own.chunks.stream(), indexes[name].chunks.stream())
             first = next((pair for pair in pairs if pair[0] != pair[1]), None)
             if first is not None:

@@ -381,17 +381,17 @@ def plan_from_names(
     return plan
 
 
-def outside_predictor(origin: str, name: str = "", llm: str = "", *, dry: bool = False) -> BenchmarkPredictor:
+def outside_predictor(
+    origin: str, name: str = "", llm: str = "", *, dry_run: bool = False
+) -> BenchmarkPredictor:
     """Return the predictor for ``module:Class``, ``langchain:module:retriever`` or ``trec:FILE``.
 
-    If ``dry`` is true, the predictor can only be counted, and no code is run.
-
-    Raises the errors of :func:`~branchrank.runs.bench.predictors.load_class_predictor` and of
-    :class:`~branchrank.runs.bench.trec_predictor.TrecPredictor`.
+    If ``dry_run`` is true, the predictor can only be counted, and no code is run. Raises the errors of
+    :func:`~branchrank.runs.bench.predictors.load_class_predictor` and of :class:`TrecPredictor`.
     """
     if origin.startswith(PREFIX):
         return TrecPredictor(origin.removeprefix(PREFIX), name, llm)
-    return UnopenedPredictor(origin, name, llm) if dry else load_class_predictor(origin, name, llm)
+    return UnopenedPredictor(origin, name, llm) if dry_run else load_class_predictor(origin, name, llm)
 
 
 def endpoint_predictor(

@@ -201,7 +201,7 @@ def read_json(text: str) -> Any:
         try:
             _, end = _DECODER.raw_decode(text, start)
             return msgspec.json.decode(text[start:end])
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, msgspec.DecodeError):
             continue
     raise ReplyError("malformed reply")
 
