@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from branchrank.search.llm.cassette import call_key
 from branchrank.search.llm.completion import Response, read_completion
 from branchrank.search.llm.request import (
     CallContext,
@@ -14,6 +16,8 @@ from branchrank.search.llm.request import (
     LLMReply,
     LLMRequest,
     Message,
+    Tool,
+    ToolCall,
     Usage,
     estimate_tokens,
 )
@@ -117,6 +121,47 @@ def test_a_token_is_three_bytes_and_a_message_costs_four_tokens_more() -> None:
         stage="test", messages=(Message(role="system", content="abcd"), Message(role="user", content=""))
     )
     assert two.prompt_tokens == 2 + 4 + 0 + 4
+
+
+def test_tools_and_tool_calls_are_part_of_the_prompt() -> None:
+    tool = Tool(name="grep", description="Search.", parameters={"type": "object"})
+    call = ToolCall(id="c1", name="grep", arguments='{"pattern": "x"}')
+    messages = (
+        Message(role="user", content="where?"),
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="a.md:3", tool_call_id="c1"),
+    )
+    with_tools = LLMRequest(stage="test", messages=messages, tools=(tool,))
+    assert with_tools.prompt_tokens == (2 + 4) + (4 + 7 + 4) + (2 + 4) + estimate_tokens(
+        '[{"name":"grep","description":"Search.","parameters":{"type":"object"}}]'
+    )
+    content = with_tools.content("m")
+    assert msgspec.convert(content["tools"], tuple[Tool, ...]) == (tool,)
+    assert msgspec.convert(content["messages"], tuple[Message, ...]) == messages
+    without = msgspec.structs.replace(with_tools, tools=())
+    others = [
+        without,
+        msgspec.structs.replace(with_tools, messages=messages[:2]),
+        msgspec.structs.replace(with_tools, tools=(msgspec.structs.replace(tool, description="Find."),)),
+    ]
+    assert len({call_key(each, "m") for each in (with_tools, *others)}) == 4
+
+
+def test_the_key_of_a_request_without_tools_is_the_one_of_earlier_versions() -> None:
+    plain = LLMRequest(
+        stage="rerank",
+        messages=(
+            Message(role="system", content="You rank."),
+            Message(role="user", content="first line\nsecond line"),
+        ),
+        schema={"type": "object"},
+        max_tokens=64,
+        logprobs=2,
+        context=CallContext(question_id="q1", predictor="p", repeat=1),
+    )
+    assert call_key(plain, "m") == "b2e68c6d95a3c1f4e8f5620ab7f97ab6d29685f77f1a2be8593bb6abe6deba9c"
+    with_endpoint = call_key(plain, "m", "http://h/v1")
+    assert with_endpoint == "fbd2b741f0030a3eec6be5cbdf6713fb9bec166615793d9d8d10a23ab3f50bdf"
 
 
 def test_the_content_of_a_request_is_all_that_its_reply_depends_on() -> None:

@@ -28,11 +28,39 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
 
 
-class Message(Record, frozen=True, kw_only=True):
-    """One message of a chat."""
+class Tool(Record, frozen=True, kw_only=True):
+    """A tool that a request offers to the model. ``parameters`` is the JSON schema of its arguments."""
 
-    role: Literal["system", "user"]
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolCall(Record, frozen=True, kw_only=True):
+    """One use of a tool that a model asks for. ``arguments`` is JSON as the model wrote it, unchecked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a chat.
+
+    A message of the role ``assistant`` may have tool calls. A message of the role ``tool`` has the answer to
+    the tool call with the ID ``tool_call_id``.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """The estimated number of tokens that the message adds to a prompt."""
+        calls = sum(estimate_tokens(call.name + call.arguments) + 4 for call in self.tool_calls)
+        return estimate_tokens(self.content) + 4 + calls
 
 
 class CallContext(Record, frozen=True, kw_only=True):
@@ -52,7 +80,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
     """One logical call. ``schema`` is the JSON schema of the reply, or ``None`` for free text.
 
     For each token of the reply, the server returns the log-probabilities of the ``logprobs`` most likely
-    tokens. The temperature is always 0.
+    tokens. The temperature is always 0. If there are ``tools``, the reply may have tool calls.
     """
 
     stage: str
@@ -60,16 +88,19 @@ class LLMRequest(Record, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     max_tokens: int = 512
     logprobs: int = 0
+    tools: tuple[Tool, ...] = ()
     context: CallContext = CallContext()
 
     @property
     def prompt_tokens(self) -> int:
         """The estimated number of tokens in the prompt."""
-        return sum(estimate_tokens(message.content) + 4 for message in self.messages)
+        tools = estimate_tokens(msgspec.json.encode(self.tools).decode()) if self.tools else 0
+        return sum(message.tokens for message in self.messages) + tools
 
     def content(self, model: str) -> dict[str, Any]:
         """Return every value that the reply depends on."""
-        return {
+        tools = {"tools": msgspec.to_builtins(self.tools)} if self.tools else {}
+        return tools | {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
             "schema": self.schema,
@@ -99,7 +130,8 @@ class LLMReply(Record, frozen=True, kw_only=True):
     For each generated token, ``logprobs`` contains a mapping from the most likely tokens to their
     log-probabilities. ``latency_ms`` is the duration of the whole call, including retries and waits. A cached
     call keeps the latency of the original call. ``attempt`` is the number of the successful attempt, starting
-    at 1. ``text`` has no reasoning. ``truncated`` is true if the token limit ended the reply.
+    at 1. ``text`` has no reasoning. It may be empty if there are ``tool_calls``. ``truncated`` is true if the
+    token limit ended the reply.
     """
 
     text: str
@@ -110,6 +142,7 @@ class LLMReply(Record, frozen=True, kw_only=True):
     logprobs: tuple[Mapping[str, float], ...] = ()
     attempt: int = 1
     truncated: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class CallResult(Record, frozen=True, kw_only=True):
