@@ -237,12 +237,13 @@ def advise(
 def latex(table: ResultsTable) -> str:
     """Return the table of results as LaTeX, for ``\\\\input`` in a paper that loads the booktabs package.
 
-    The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
+    Each mean is followed by its 95% interval, and columns about latency and LLM use are the last. The highest
+    mean of each column is bold. Symbols mark the results of significance tests, and the caption
     explains the symbols.
     """
     from branchrank.core.io.table import latex_table
 
-    return latex_table(table.table, "tab:results")
+    return latex_table(table.full_table, "tab:results")
 
 
 def write_latex(path: str | Path, table: ResultsTable) -> None:

@@ -182,6 +182,11 @@ class GoldItem(Record, frozen=True, kw_only=True, omit_defaults=True):
             line_end=self.answer_line_end,
         )
 
+    @property
+    def citation(self) -> str:
+        """The gold as text, such as ``guide/install.md:3-8``, or the file alone for file-level gold."""
+        return self.source_file if self.span is None else self.span.citation
+
 
 class Question(Record, frozen=True, kw_only=True):
     """A question with its gold.

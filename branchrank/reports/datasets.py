@@ -24,7 +24,7 @@ from branchrank.core.records import Record
 from branchrank.reports.blocks import Points, Report, ReportSection, markdown
 from branchrank.reports.terminal_report import PIPE_WIDTH, output, print_table, say
 from branchrank.runs.comparisons import pairs_of, winner_of
-from branchrank.runs.results_table import SystemResult, means_rows
+from branchrank.runs.results_table import SystemResult, full_headings, means_rows
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import bounded, estimate
 from branchrank.runs.tables import Sheet
@@ -251,8 +251,8 @@ def latex_content(found: DatasetComparison) -> Table:
             f" {DAGGER}: differs from {found.baseline} (sign-flip randomization test by page, stratified by "
             f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
         )
-    rows = means_rows(found.systems, lambda *place: DAGGER if place in marked else "")
-    return Table(caption=words, headings=("system", *found.datasets, MACRO), rows=tuple(rows))
+    rows = means_rows(found.systems, lambda *place: DAGGER if place in marked else "", in_full=True)
+    return Table(caption=words, headings=("system", *full_headings(found.systems)), rows=tuple(rows))
 
 
 def differences_table(found: DatasetComparison) -> Table:

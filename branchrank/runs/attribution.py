@@ -193,9 +193,8 @@ def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, t
 def _question_lines(question: Question) -> Iterator[str]:
     yield f"{question.id}: {question.question}"
     for number, item in enumerate(question.gold):
-        lines = f":{item.answer_line_start}-{item.answer_line_end}" if item.span is not None else ""
         need = question.needed_for(number)
-        yield f"gold: {item.source_file}{lines}{f' (need {need})' if need else ''}"
+        yield f"gold: {item.citation}{f' (need {need})' if need else ''}"
     if not question.answerable:
         yield "gold: none, the corpus has no answer"
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from textwrap import wrap
 
+import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.errors import UsageError
@@ -26,6 +27,7 @@ from branchrank.core.records import Record
 from branchrank.runs.run_comparison import RunComparison
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate, bounded, estimate
+from branchrank.runs.summary import SummaryRow, columns_of
 from branchrank.runs.words import (
     FEW_PAGES,
     MINUS,
@@ -48,10 +50,14 @@ _GRADED = "graded_"
 
 
 class SystemResult(Record, frozen=True, kw_only=True):
-    """One row of the table, with a system's mean and 95% interval for each measure."""
+    """One row of the table, with a system's mean and 95% interval for each measure.
+
+    ``costs`` maps the headings of columns about latency and LLM use to the system's cells.
+    """
 
     name: str
     means: dict[str, Estimate]
+    costs: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ResultsTable(Record, frozen=True, kw_only=True):
@@ -138,35 +144,64 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     @property
     def table(self) -> Table:
         """The means, with the highest of each measure in bold and marks that the caption explains."""
+        return self._table(in_full=False)
+
+    @property
+    def full_table(self) -> Table:
+        """The table for a paper, with 95% intervals, latency and LLM use."""
+        return self._table(in_full=True)
+
+    def _table(self, *, in_full: bool) -> Table:
         letters = self.letters
         words = [f"{self.title}.", *(["Bold: the highest mean."] if len(self.systems) > 1 else [])]
         if self.comparisons:
             words.append(f"{'A letter: the mean' if letters else f'{DAGGER}:'} {self.test}.")
-        rows = means_rows(self.systems, self.marks)
+        rows = means_rows(self.systems, self.marks, in_full=in_full)
+        headings = full_headings(self.systems) if in_full else self.measures
         return Table(
             caption=" ".join(words),
-            headings=(*([""] if letters else []), "system", *self.measures),
+            headings=(*([""] if letters else []), "system", *headings),
             rows=tuple((letters[name], name, *cells) if letters else (name, *cells) for name, *cells in rows),
             labels=2 if letters else 1,
         )
 
 
+def full_headings(systems: Sequence[SystemResult]) -> tuple[str, ...]:
+    """Return the headings of a table with intervals and costs, after the one of the system."""
+    first = systems[0]
+    return (*(heading for each in first.means for heading in (each, "95% interval")), *first.costs)
+
+
 def means_rows(
-    systems: Sequence[SystemResult], marks: Callable[[str, str], str]
+    systems: Sequence[SystemResult], marks: Callable[[str, str], str], *, in_full: bool
 ) -> Iterator[tuple[str, *tuple[Cell, ...]]]:
     """Yield each system's name and means, with the highest mean of each column in bold.
 
-    ``marks`` returns the marks of a system's mean in a column.
+    ``marks`` returns the marks of a system's mean in a column. With ``in_full``, each mean is followed by its
+    interval, and the costs are the last cells.
     """
     best = {column: max(each.means[column].value for each in systems) for column in systems[0].means}
     for each in systems:
-        cells = (
-            Styled(
-                f"{mean.value:.4f}", len(systems) > 1 and mean.value >= best[column], marks(each.name, column)
-            )
-            for column, mean in each.means.items()
-        )
-        yield (each.name, *cells)
+        cells: list[Cell] = []
+        for column, mean in each.means.items():
+            is_best = len(systems) > 1 and mean.value >= best[column]
+            cells.append(Styled(f"{mean.value:.4f}", is_best, marks(each.name, column)))
+            if in_full:
+                known = mean.low is not None and mean.high is not None
+                cells.append(f"{mean.low:.4f}–{mean.high:.4f}" if known else NOTHING)
+        yield (each.name, *cells, *(each.costs.values() if in_full else ()))
+
+
+def _costs(rows: Mapping[str, SummaryRow]) -> dict[str, dict[str, str]]:
+    """Map each name to the cells about latency and LLM use that a report shows."""
+    shown = [each for each in columns_of("report", list(rows.values())) if not each.meaning]
+    return {name: {each.heading: each.text(row) for each in shown} for name, row in rows.items()}
+
+
+def _mean(row: SummaryRow, measure: str, value: float, n: int) -> Estimate:
+    """Return a mean with the interval that the summary has for it, if it is over the same questions."""
+    found = row.estimates.get(measure)
+    return found if found is not None and found.value == value else bounded(value, None, n)
 
 
 def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
@@ -243,12 +278,13 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
         name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
         for name in run.predictors
     }
+    costs = _costs({row.predictor: row for row in run.summary_rows})
     tested = next((labels[each.name] for each in chosen if each.same(run.primary)), "")
     return ResultsTable(
         title=", ".join([made.experiment, *split, f"{len(run.clusters)} {unit}"]),
         questions=len(run.clusters),
         measures=tuple(labels.values()),
-        systems=_systems(scores, run.clusters),
+        systems=tuple(replace(each, costs=costs[each.name]) for each in _systems(scores, run.clusters)),
         comparisons=tuple(replace(each, measure=tested) for each in run.judgment.comparisons if tested),
         judged=run.judged,
     )
@@ -257,18 +293,24 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 def comparison_table(compared: RunComparison) -> ResultsTable:
     """Return the table for two compared runs, with significance tests on the first measure."""
     n, tested = compared.pairs[0].comparison.n, compared.pairs[0].comparison.measure
-    means: dict[str, dict[str, float]] = {}
+    means: dict[str, tuple[dict[str, float], SummaryRow]] = {}
     for pair in compared.pairs:
         each, others = pair.labeled, pair.others
-        means[each.baseline] = {tested: each.mean_a, **{found.measure: found.baseline for found in others}}
-        means[each.candidate] = {tested: each.mean_b, **{found.measure: found.candidate for found in others}}
+        before = {tested: each.mean_a, **{found.measure: found.baseline for found in others}}
+        after = {tested: each.mean_b, **{found.measure: found.candidate for found in others}}
+        means |= {each.baseline: (before, pair.baseline), each.candidate: (after, pair.candidate)}
+    costs = _costs({name: row for name, (_, row) in means.items()})
     return ResultsTable(
         title=f"{n} questions",
         questions=n,
-        measures=tuple(next(iter(means.values()))),
+        measures=tuple(next(iter(means.values()))[0]),
         systems=tuple(
-            SystemResult(name=name, means={each: bounded(value, None, n) for each, value in of.items()})
-            for name, of in means.items()
+            SystemResult(
+                name=name,
+                means={each: _mean(row, each, value, n) for each, value in of.items()},
+                costs=costs[name],
+            )
+            for name, (of, row) in means.items()
         ),
         comparisons=tuple(pair.labeled for pair in compared.pairs if not pair.failed),
     )

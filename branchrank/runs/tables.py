@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from branchrank.core.io.files import write_text
 from branchrank.core.io.table import table_csv
 from branchrank.core.records import LLMCall, Question
-from branchrank.questions.question_files import write_questions
+from branchrank.questions.question_files import HASHED, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
@@ -30,6 +30,10 @@ COMPARED = (
     *("mde", "questions_needed", "p_floor", "more_pages", "corpus_low", "corpus_high", "family", "alpha"),
     *("delta", "verdict", "reason", "failed_a", "failed_b", "odds_ratio", "d_z"),
 )
+
+#: The first character of ``questions.csv``, by which a spreadsheet knows that the text is UTF-8.
+BOM = "\ufeff"
+_MOST_PLACES = 10
 
 
 class Sheet(NamedTuple):
@@ -73,7 +77,7 @@ def write_tables(run: RunData, into: Path | None = None) -> None:
         (names.QUESTIONS_CSV, questions_sheet(run)),
         (names.CALLS_CSV, calls_sheet(run.ledger)),
     ):
-        write_text(directory / name, sheet.csv)
+        write_text(directory / name, (BOM if name == names.QUESTIONS_CSV else "") + sheet.csv)
     write_questions(directory / names.HARD_SET, run.hard_set)
 
 
@@ -161,12 +165,14 @@ def _question_line(
     extra = {measure.name: scores.value(row, measure) for measure in named}
     return {
         "question_id": question.id,
+        "question": "" if question.question.startswith(HASHED) else question.question,
         "predictor": row.predictor,
         "llm": row.llm,
         "repeat": row.repeat,
         "kind": question.kind,
         "difficulty": question.difficulty,
         "gold": gold_level(question) if question.gold else "",
+        "gold_location": located(question),
         "status": row.status,
         "outcome": outcome_of(row, values) if question.answerable else "unanswerable",
         **(values if question.answerable else dict.fromkeys(values)),
@@ -174,13 +180,18 @@ def _question_line(
         "relaxed_rank": _first_rank([hit.page is not None for hit in row.hits]),
         "lost": lost_in(row),
         "gold_ranks": " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
-        "first_hit": f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}"
-        if row.hits
-        else "",
+        "first_hit": row.hits[0].span.citation if row.hits else "",
         "fallbacks": "; ".join(row.fallbacks),
         "error": row.error,
         **(extra if question.answerable else dict.fromkeys(extra)),
     }
+
+
+def located(question: Question) -> str:
+    """Return where the question's gold is, such as ``a.md:3-8; b.md``, with at most ten places."""
+    more = len(question.gold) - _MOST_PLACES
+    places = [item.citation for item in question.gold[:_MOST_PLACES]]
+    return "; ".join([*places, f"and {more} more"] if more > 0 else places)
 
 
 def _first_rank(right: Sequence[bool]) -> float | None:

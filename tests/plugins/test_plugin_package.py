@@ -186,7 +186,7 @@ def test_the_packages_measure_is_computed(project: Path, installed: Path) -> Non
     done = command(project, installed, "benchmark", *words, "--latency-sample", 0, "--quiet")
     assert done.returncode == 0, done.stderr
     (run,) = (project / "measured").iterdir()
-    with (run / "questions.csv").open() as file:
+    with (run / "questions.csv").open(encoding="utf-8-sig") as file:
         rows = [row for row in csv.DictReader(file) if row["RR@5"]]
     assert rows
     assert [float(row["SRR@5"]) for row in rows] == [float(row["RR@5"]) ** 2 for row in rows]

@@ -101,10 +101,17 @@ def test_the_table_as_latex(runs: dict[str, Path], tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = (tmp_path / "table.tex").read_text(encoding="utf-8")
     found = library.compare_datasets({"small_docs": runs["small"], "large_docs": runs["large"]})
-    assert r"System & small\_docs & large\_docs & macro average \\" in text
+    interval = r"95\% interval"
+    assert (
+        rf"System & small\_docs & {interval} & large\_docs & {interval} & macro average & {interval} \\"
+        in text
+    )
     local, hybrid = found.systems
-    assert f"local & {local.means['small_docs'].value:.4f} & {local.means['large_docs'].value:.4f}" in text
-    assert rf"\textbf{{{hybrid.means[MACRO].value:.4f}}}\rlap{{$^{{\dagger}}$}} \\" in text
+    small = local.means["small_docs"]
+    assert f"local & {small.value:.4f} & {small.low:.4f}--{small.high:.4f} & " in text
+    macro = hybrid.means[MACRO]
+    shown = rf"\textbf{{{macro.value:.4f}}}\rlap{{$^{{\dagger}}$}} & {macro.low:.4f}--{macro.high:.4f} \\"
+    assert shown in text
     assert "stratified by dataset" in " ".join(text.split())
     small, large = (len(Run.load(path).clusters) for path in runs.values())
     assert rf"on small\_docs ({small} questions), large\_docs ({large} questions)" in text

@@ -16,7 +16,9 @@ from support.made_runs import Planned, make_run
 
 from branchrank.core.io.table import latex_text
 from branchrank.library import ResultsTable, latex
+from branchrank.run import Run
 from branchrank.runs.results_table import results_table
+from branchrank.runs.words import milliseconds
 from branchrank.scoring.comparison import CompareOptions
 
 IDS = [f"q{number}" for number in range(20)]
@@ -55,15 +57,20 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_the_table_has_a_line_for_each_system_its_best_bold_and_marked() -> None:
-    text = latex(a_table("bm25", "dense", "local"))
+    made = a_table("bm25", "dense", "local")
+    text = latex(made)
     assert set(environments(text)) == {"table", "tabular"}
+    low, high, ap = (
+        f"{each.low:.4f}--{each.high:.4f}"
+        for each in (*(of.means["nDCG@10"] for of in made.systems[:2]), made.systems[2].means["AP"])
+    )
     assert cells(text) == [
-        ["System", "nDCG@10", "AP"],
-        ["bm25", "0.3000", "0.3000"],
-        ["dense", r"\textbf{0.5950}\rlap{$^{\dagger}$}", r"\textbf{0.5950}\rlap{$^{\dagger}$}"],
-        ["local", "0.3000", "0.3005"],
+        ["System", "nDCG@10", r"95\% interval", "AP", r"95\% interval"],
+        ["bm25", "0.3000", low, "0.3000", low],
+        ["dense", *2 * (r"\textbf{0.5950}\rlap{$^{\dagger}$}", high)],
+        ["local", "0.3000", low, "0.3005", ap],
     ]
-    assert r"\begin{tabular}{lrr}" in text, "names to the left, numbers to the right"
+    assert r"\begin{tabular}{lrrrr}" in text, "names to the left, numbers to the right"
     for rule in ("toprule", "midrule", "bottomrule"):
         assert text.count(f"\\{rule}") == 1
 
@@ -92,7 +99,7 @@ def test_all_pairs_are_marked_with_letters() -> None:
 def test_any_name_is_escaped_and_fills_one_cell(name: str) -> None:
     text = latex(a_table(f"x{name}", "dense", "local"))
     lines = cells(text)
-    assert {len(line) for line in lines} == {3}
+    assert {len(line) for line in lines} == {5}
     assert [line[0] for line in lines if line[0].startswith("x")] == [latex_text(f"x{name}").strip()]
     assert set(environments(text)) == {"table", "tabular"}
 
@@ -124,6 +131,12 @@ def test_a_runs_report_has_a_latex_table(run: Path, tmp_path: Path) -> None:
     assert [line[0] for line in lines[1:]] == [r"under\_score", "good"]
     assert lines[2][1].startswith(r"\textbf{")
     assert lines[2][1].endswith(r"\rlap{$^{\dagger}$}")
+    shown = Run.load(run).summary_row("good")
+    mean = shown.estimates["strict_hit@1"]
+    assert mean is not None
+    assert lines[2][2] == f"{mean.low:.4f}--{mean.high:.4f}"
+    assert lines[0][-2:] == ["p50 ms", "p95 ms"]
+    assert lines[2][-2:] == [milliseconds(shown.latency_p50_ms), milliseconds(shown.latency_p95_ms)]
 
 
 def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> None:
@@ -131,8 +144,11 @@ def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> No
     result = invoke(*words, "--measure", "relaxed_RR@5", "--latex", tmp_path / "t.tex")
     assert result.exit_code == 0, result.output
     heading, first, second = cells((tmp_path / "t.tex").read_text())
-    assert heading == ["System", r"strict\_hit@1", r"relaxed\_RR@5"]
+    assert heading[:4] == ["System", r"strict\_hit@1", r"95\% interval", r"relaxed\_RR@5"]
+    assert heading[5:] == ["p50 ms", "p95 ms"]
+    low, high = map(float, second[2].split("--"))
+    assert low < float(second[1][len(r"\textbf{") :].partition("}")[0]) < high
     assert r"on strict\_hit@1, the only" in (tmp_path / "t.tex").read_text()
-    assert r"$^" not in second[2]
+    assert r"$^" not in second[3]
     assert (first[0], second[0]) == (r"under\_score (baseline)", "good (candidate)")
     assert second[1].endswith(r"\rlap{$^{\dagger}$}")

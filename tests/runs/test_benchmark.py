@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import json
 import re
 import shutil
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ from support.commands import (
 
 from branchrank import Workspace
 from branchrank.core.errors import RunError
+from branchrank.core.io.table import text_of
+from branchrank.reports.verify import verify
 from branchrank.run import Run
 from branchrank.runs import directory as names
 
@@ -106,6 +111,54 @@ def test_questions_csv_ranks_the_first_overlap_and_the_first_page(project: Path,
     assert first[0] < first[1], "another section of the right page is before the gold"
     [line] = table(made / names.QUESTIONS_CSV)
     assert (line["relaxed_rank"], line["strict_rank"]) == tuple(str(place + 1) for place in first)
+
+
+@pytest.mark.parametrize("words", [(), ("--question-text", "hash")])
+def test_questions_csv_has_the_questions_and_their_gold_for_a_spreadsheet(
+    project: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    texts = {
+        "lines": "Wie heiß muss grüner Tee sein?",
+        "page": "=HYPERLINK(0)",
+        "two": " @green tea",
+    }
+    span = {"source_file": "guide/brewing.md", "answer_line_start": 2, "answer_line_end": 3}
+    page = {"source_file": "guide/brewing.md", "gold_level": "file"}
+    gold = {
+        "lines": span,
+        "page": page,
+        "two": {**span, "alternates": [{**span, "source_file": "index.rst"}]},
+    }
+    asked = [{"id": key, "question": text, **gold[key]} for key, text in texts.items()]
+    questions = write_lines(tmp_path / "questions.jsonl", asked)
+    made = benchmark(
+        project, "--predictor", "bm25", "--questions", questions, *words, reports=tmp_path / "reports"
+    )
+    content = (made / names.QUESTIONS_CSV).read_bytes()
+    assert content.startswith(codecs.BOM_UTF8), "a spreadsheet reads UTF-8 only with the mark"
+    lines = {row["question_id"]: row for row in table(made / names.QUESTIONS_CSV)}
+    assert {key: text_of(row["question"]) for key, row in lines.items()} == {
+        key: "" if words else text for key, text in texts.items()
+    }
+    assert not any(row["question"].lstrip().startswith(("=", "@")) for row in lines.values())
+    assert {key: row["gold_location"] for key, row in lines.items()} == {
+        "lines": "guide/brewing.md:2-3",
+        "page": "guide/brewing.md",
+        "two": "guide/brewing.md:2-3; index.rst:2-3",
+    }
+    assert verify(made).findings == ()
+    kept = [name for name in lines["lines"] if name not in ("question", "gold_location")]
+    older = StringIO()
+    writer = csv.DictWriter(older, kept, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(lines[key] for key in Run.load(made).record.question_ids)
+    (made / names.QUESTIONS_CSV).write_text(older.getvalue(), encoding="utf-8")
+    found = verify(made)
+    assert found.findings == (), "the file of an older version lacks the columns and the mark"
+    assert {name for name in ("question", "gold_location") if f"lacks {name};" in " ".join(found.notes)} == {
+        "question",
+        "gold_location",
+    }
 
 
 def test_there_is_one_row_per_question_and_predictor(made: Path) -> None:

@@ -159,7 +159,7 @@ def benchmark(project: Path, *words: object, **options: Any) -> Path:
 
 def table(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file."""
-    return list(csv.DictReader(StringIO(path.read_text(encoding="utf-8"))))
+    return list(csv.DictReader(StringIO(path.read_text(encoding="utf-8-sig"))))
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ _LATEX = {
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
     "−": "$-$",
+    "–": "--",
     DAGGER: r"$\dagger$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }

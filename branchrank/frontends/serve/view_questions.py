@@ -101,7 +101,7 @@ class RunQuestions:
     def _listed(self) -> Iterator[tuple[str, ShownAnswer]]:
         path = self.directory / names.QUESTIONS_CSV
         try:
-            text = read_beneath(self.directory, names.QUESTIONS_CSV, names.MOST_BYTES).decode()
+            text = read_beneath(self.directory, names.QUESTIONS_CSV, names.MOST_BYTES).decode("utf-8-sig")
             for line in csv.DictReader(StringIO(text)):
                 given = (text_of(line["predictor"]), int(line["repeat"]), OUTCOMES.index(line["outcome"]))
                 yield text_of(line["question_id"]), ShownAnswer(*given, safe(text_of(line["lost"])))

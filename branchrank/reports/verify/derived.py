@@ -26,7 +26,7 @@ from branchrank.runs.bench.record import stored_seal
 from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.rows import RowKey
 from branchrank.runs.run_data import RunData
-from branchrank.runs.tables import write_tables
+from branchrank.runs.tables import BOM, write_tables
 from branchrank.runs.timings import FIRST, TOTAL
 from branchrank.runs.warnings import warnings_of
 
@@ -69,7 +69,7 @@ def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], lis
         write_tables(run, Path(folder))
         for path in sorted(Path(folder).iterdir()):
             stored, expected = read_text(run.directory / path.name), path.read_text(encoding="utf-8")
-            if path.name in (names.SUMMARY_CSV, names.CALLS_CSV):
+            if path.name in (names.SUMMARY_CSV, names.CALLS_CSV, names.QUESTIONS_CSV):
                 expected, added = _shared_columns(expected, stored or "")
                 notes += [f"{path.name} lacks {name}; `branchrank report RUN` writes it" for name in added]
             findings += compare(path.name, stored, expected)
@@ -100,8 +100,9 @@ def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
 
     The table is unchanged if the stored one is not a table, or has other columns or another order.
     """
-    ours, *lines = csv.reader(StringIO(table))
-    theirs = next(csv.reader(stored[:_LONGEST_HEADER].splitlines()[:1]), [])
+    mark = BOM if stored.startswith(BOM) else ""
+    ours, *lines = csv.reader(StringIO(table.removeprefix(BOM)))
+    theirs = next(csv.reader(stored.removeprefix(BOM)[:_LONGEST_HEADER].splitlines()[:1]), [])
     kept = [place for place, name in enumerate(ours) if name in theirs]
     if not theirs or [ours[place] for place in kept] != theirs:
         return table, []
@@ -109,7 +110,7 @@ def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
     csv.writer(stream, lineterminator="\n").writerows(
         [row[place] for place in kept] for row in (ours, *lines)
     )
-    return stream.getvalue(), [name for name in ours if name not in theirs]
+    return mark + stream.getvalue(), [name for name in ours if name not in theirs]
 
 
 def read_text(path: Path) -> str | None:
