@@ -9,6 +9,7 @@ The error message for a file that can't be read begins with one of the following
 - ``TOO_LARGE`` means that the file is larger than the size limit.
 - ``NOT_TEXT`` means that the file is neither UTF-8 nor UTF-16, or contains NUL bytes. An indexed PDF is
   read as its text.
+- ``NO_SUCH_LINE`` means that the file ends before the first line that was asked for.
 
 1. In the corpus's folder, only indexed files can be read. Excluded files and hidden files (such as ``.env``)
    are denied, whether they exist or not.
@@ -20,17 +21,18 @@ The error message for a file that can't be read begins with one of the following
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import open_beneath, read_beneath
 from branchrank.core.io.text_files import decoded
 from branchrank.documents.reading import document_text, is_binary
 
-ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT"]
+ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT", "NO_SUCH_LINE"]
 
 SIZE_LIMIT = 4 * 1024 * 1024
 
@@ -38,12 +40,27 @@ SIZE_LIMIT = 4 * 1024 * 1024
 class FileRefused(InputError):
     """Error for a file that can't be read.
 
-    ``code`` is one of the error codes listed at the top of this module.
+    ``code`` is one of the error codes listed at the top of this module. ``brief`` is the message without the
+    folders, and therefore the same on every machine.
     """
 
-    def __init__(self, code: ErrorCode, reason: str) -> None:
-        super().__init__(f"[ERROR: {code}] {reason}")
+    def __init__(self, code: ErrorCode, reason: str, folders: Sequence[Path] = ()) -> None:
+        self.brief = f"[ERROR: {code}] {reason}"
+        allowed = f". Allowed folders: {', '.join(map(str, folders))}" if folders else ""
+        super().__init__(self.brief + allowed)
         self.code = code
+
+
+class ReadLines(NamedTuple):
+    """Some lines of a file, with their line breaks.
+
+    ``source`` is the path relative to the corpus, or the absolute path of a file elsewhere. ``total`` is the
+    number of lines in the file.
+    """
+
+    source: str
+    lines: list[str]
+    total: int
 
 
 class FileReader:
@@ -64,8 +81,23 @@ class FileReader:
         """The canonical paths of the corpus's folder and the other allowed folders."""
         return tuple(dict.fromkeys(root for _, root in self._spellings))
 
+    def lines(self, path: str, first: int = 1, count: int | None = None) -> ReadLines:
+        """Return up to ``count`` lines, starting with line ``first``. An empty file has no lines.
+
+        Raises the errors of :meth:`text`, and ``NO_SUCH_LINE`` if the file ends before line ``first``.
+        """
+        source, text = self._read(path)
+        every = [*io.StringIO(text, newline="\n")]
+        if first > max(1, len(every)):
+            raise FileRefused("NO_SUCH_LINE", f"{source!r} has {len(every)} lines, but line_start={first}")
+        end = None if count is None else first - 1 + count
+        return ReadLines(source, every[first - 1 : end], len(every))
+
     def text(self, path: str) -> str:
         """Return the UTF-8 text of ``path``. Raises :class:`FileRefused` if the file can't be read."""
+        return self._read(path)[1]
+
+    def _read(self, path: str) -> tuple[str, str]:
         places = self._places(path)
         if not places:
             raise self._denied(path, "it is outside the allowed folders")
@@ -87,7 +119,8 @@ class FileReader:
                 raise self._denied(path, str(error.strerror)) from None
             if root == self._root and relative in self._sources and is_binary(relative):
                 content = document_text(relative, read_beneath(root, relative)).encode()
-            return self._decoded(path, content)
+            source = relative if root == self._root else str(root / relative)
+            return source, self._decoded(path, content)
         if unindexed:
             raise self._denied(path, "it is not one of the indexed files")
         raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
@@ -108,8 +141,7 @@ class FileReader:
         return indexed or any(file.is_relative_to(folder) for folder in self._allowed)
 
     def _denied(self, path: str, reason: str) -> FileRefused:
-        folders = ", ".join(str(root) for root in self.folders)
-        return FileRefused("ACCESS_DENIED", f"{path!r}: {reason}. Allowed folders: {folders}")
+        return FileRefused("ACCESS_DENIED", f"{path!r}: {reason}", self.folders)
 
     def _decoded(self, path: str, content: bytes) -> str:
         if len(content) > SIZE_LIMIT:

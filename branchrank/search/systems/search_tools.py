@@ -10,11 +10,14 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 3. ``hybrid_search`` runs the ``grep`` predictor, which fuses the results of grep and vector search with RRF.
 4. The status of an answer has the number of returned characters and the number of found files or chunks.
 
+``read_file`` returns lines of an indexed file with their numbers.
+
 A citation consists of a file's path and a range of lines.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -23,11 +26,11 @@ from typing import Literal, get_args
 
 import msgspec
 
-from branchrank.core.records import Hit, Record, Retrieval
+from branchrank.core.records import Hit, Record, Retrieval, Span
 from branchrank.core.settings import GrepSettings, arguments
 from branchrank.core.spec import Branch, Fuse, System, Unit
 from branchrank.search.files.grep_search import Ranking, marked_lines
-from branchrank.search.files.read_file import FileReader, FileRefused
+from branchrank.search.files.read_file import FileReader, FileRefused, ReadLines
 from branchrank.search.systems.builtin import grep
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query, read_filters
@@ -36,7 +39,7 @@ TOP = 10
 #: The maximum number of passages that ``grep_search`` ranks.
 GREP_DEPTH = 1000
 
-FoundUnit = Literal["files", "chunks", "sections", "passages"]
+FoundUnit = Literal["files", "chunks", "sections", "passages", "lines"]
 #: Maps each unit of a system to the word that messages use for the system's candidates.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: The most text that an answer's results contain.
@@ -46,11 +49,12 @@ Filters = str | Sequence[str]
 
 
 class SearchStatus(Record, frozen=True, kw_only=True):
-    """Counts and notices of one search, for a status line.
+    """Counts and notices of one answer, for a status line.
 
-    ``characters`` is the number of characters returned. For ``grep_search``, ``count`` is the number of files
-    with a match. For all other tools, ``count`` is the number of fused candidates before the list is
-    truncated to ``limit``.
+    ``characters`` is the number of characters returned, and ``cut`` the number that did not fit in the
+    answer. For ``grep_search``, ``count`` is the number of files with a match. For ``read_file``, it is the
+    number of lines returned. For all other tools, ``count`` is the number of fused candidates before the list
+    is truncated to ``limit``.
     """
 
     tool: str
@@ -58,6 +62,7 @@ class SearchStatus(Record, frozen=True, kw_only=True):
     count: int
     unit: FoundUnit
     notices: tuple[str, ...] = ()
+    cut: int = 0
 
     @property
     def message(self) -> str:
@@ -92,11 +97,38 @@ class ToolAnswer(Record, frozen=True, kw_only=True):
     status: SearchStatus
 
     @property
+    def shown(self) -> tuple[Span, ...]:
+        """The lines of each result."""
+        return tuple(found.hit.span for found in self.results)
+
+    @property
     def text(self) -> str:
         """The answer as text: first the notices, then each result, preceded by its citation."""
-        notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
-        return "\n\n".join([*notes, *(results or ["nothing found"])])
+        return _answer_text(self.status, results or ["nothing found"])
+
+
+class FileLines(Record, frozen=True, kw_only=True):
+    """The answer of ``read_file``: the exact text of lines of a file, from ``line_start``, and its status."""
+
+    source: str
+    line_start: int
+    content: str
+    status: SearchStatus
+
+    @property
+    def shown(self) -> tuple[Span, ...]:
+        """The lines of the answer, or nothing for an empty file."""
+        last = self.line_start + self.status.count - 1
+        span = Span(source=self.source, line_start=self.line_start, line_end=last)
+        return (span,) if span.lines else ()
+
+    @property
+    def text(self) -> str:
+        """The answer as text: first the notice, then the citation and the lines with their numbers."""
+        lines = self.content.replace("\r\n", "\n").removesuffix("\n")
+        found = [f"[{span.citation}]\n{marked_lines(lines, self.line_start, ())}" for span in self.shown]
+        return _answer_text(self.status, found or ["the file is empty"])
 
 
 class SearchTools:
@@ -105,8 +137,15 @@ class SearchTools:
     def __init__(self, engine: Engine, *, allowed_paths: Sequence[Path] = ()) -> None:
         """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
+        self.answer_bytes = ANSWER_BYTES
         sources = engine.sources
         self._reader = FileReader(sources.corpus_root, sources.admitted_sources(()), allowed_paths)
+
+    def limited(self, answer_bytes: int) -> SearchTools:
+        """Return the same tools with at most ``answer_bytes`` of text in each answer."""
+        made = copy.copy(self)
+        made.answer_bytes = answer_bytes
+        return made
 
     def grep_search(
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
@@ -118,11 +157,8 @@ class SearchTools:
         """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options={"passage_lines": 0})
         found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
-        fitted = _fitted(found.hits, self.engine.settings.part(GrepSettings).context_lines)
-        if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
-            notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
-            found = msgspec.structs.replace(found, hits=fitted, notices=(*found.notices, notice))
-        return self._answer("grep_search", found, found.found.get("grep", 0), "files")
+        fitted = _fitted(found.hits, self.engine.settings.part(GrepSettings).context_lines, self.answer_bytes)
+        return self._answer("grep_search", found, found.found.get("grep", 0), "files", fitted)
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
         """Return the nearest chunks below the distance threshold."""
@@ -163,12 +199,48 @@ class SearchTools:
         """
         return self._reader.text(str(arguments.path("path", path)))
 
-    def read_file(self, path: str) -> str:
-        """Return the text of an indexed file, or an error message with a code and the reason."""
+    def file_lines(self, path: str, line_start: int = 1, lines: int | None = None) -> FileLines:
+        """Return ``lines`` lines of an indexed file (default: all), as many as fit in an answer.
+
+        Raises the errors of :meth:`file_text`, and ``NO_SUCH_LINE`` if the file ends before ``line_start``.
+        """
+        found = self._read(path, line_start, lines)
+        # Each line is shown with its number.
+        digits = len(str(found.total))
+        sizes = itertools.accumulate(len(line.encode()) + digits + 5 for line in found.lines)
+        kept = found.lines[: sum(size <= self.answer_bytes for size in sizes)]
+        if found.lines and not kept:
+            kept = [found.lines[0].encode()[: self.answer_bytes].decode(errors="ignore")]
+        content, last = "".join(kept), line_start + len(kept) - 1
+        cut = sum(map(len, found.lines)) - len(content)
+        notice = f"lines {line_start}-{last} of {found.total:,}"
+        if cut:
+            notice += f"; {cut:,} more characters"
+        if len(kept) < len(found.lines):
+            notice += f": call read_file with line_start={last + 1}"
+        status = SearchStatus(
+            tool="read_file",
+            characters=len(content),
+            count=len(kept),
+            unit="lines",
+            notices=(notice,) if cut or len(kept) < found.total else (),
+            cut=cut,
+        )
+        return FileLines(source=found.source, line_start=line_start, content=content, status=status)
+
+    def read_file(self, path: str, line_start: int = 1, lines: int | None = None) -> str:
+        """Return ``lines`` lines of an indexed file, or an error message with a code and the reason.
+
+        The text is exact, without line numbers and without a limit. By default, it is the whole file.
+        """
         try:
-            return self.file_text(path)
+            return "".join(self._read(path, line_start, lines).lines)
         except FileRefused as refusal:
             return str(refusal)
+
+    def _read(self, path: str, line_start: int, lines: int | None) -> ReadLines:
+        name, first = str(arguments.path("path", path)), arguments.count("line_start", line_start)
+        return self._reader.lines(name, first, None if lines is None else arguments.count("lines", lines))
 
     def _retrieve(
         self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
@@ -180,22 +252,39 @@ class SearchTools:
         asked = Query(text=text, keywords=keywords, filters=read_filters(filters))
         return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
 
-    def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
-        found = tuple(Found(hit=hit) for hit in retrieval.hits)
+    def _answer(
+        self,
+        tool: str,
+        retrieval: Retrieval,
+        count: int,
+        unit: FoundUnit,
+        fitted: Sequence[Hit] | None = None,
+    ) -> ToolAnswer:
+        hits = retrieval.hits if fitted is None else fitted
+        found = tuple(Found(hit=hit) for hit in hits)
         sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
-        fitting = sum(size <= ANSWER_BYTES for size in sizes)
+        fitting = sum(size <= self.answer_bytes for size in sizes)
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
+        if shortened := sum(new is not old for new, old in zip(hits, retrieval.hits, strict=True)):
+            notices.append(f"{shortened} of {len(hits)} passages were shortened to fit in an answer")
         if left_out := len(found) - fitting:
-            notices.append(f"{left_out} more results were left out: an answer has at most 32 KiB of text")
+            limit = f"{self.answer_bytes / 1024:.3g} KiB"
+            notices.append(f"{left_out} more results were left out: an answer has at most {limit} of text")
             found = found[:fitting]
+        characters = sum(len(result.hit.plain) for result in found)
         status = SearchStatus(
             tool=tool,
-            characters=sum(len(result.hit.plain) for result in found),
+            characters=characters,
             count=count,
             unit=unit,
             notices=tuple(notices),
+            cut=sum(len(hit.plain) for hit in retrieval.hits) - characters,
         )
         return ToolAnswer(results=found, status=status)
+
+
+def _answer_text(status: SearchStatus, parts: Sequence[str]) -> str:
+    return "\n\n".join([*(f"note: {notice}" for notice in status.notices), *parts])
 
 
 def _fused(found: Retrieval) -> int:
@@ -207,9 +296,9 @@ def _size(hit: Hit) -> int:
     return len(Found(hit=hit).marked.encode())
 
 
-def _fitted(hits: Sequence[Hit], context: int) -> tuple[Hit, ...]:
-    """Return the hits, with the longest ones shortened so that all of them fit in an answer."""
-    room = share = ANSWER_BYTES
+def _fitted(hits: Sequence[Hit], context: int, room: int) -> tuple[Hit, ...]:
+    """Return the hits, with the longest ones shortened so that all of them fit in ``room`` bytes."""
+    share = room
     for number, size in enumerate(sorted(map(_size, hits))):
         share = room // (len(hits) - number)
         room -= min(size, share)
