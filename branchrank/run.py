@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from branchrank.reports.verify import Verification
-    from branchrank.runs.attribution import Explanation
     from branchrank.runs.bench.resume import RunAccess
+    from branchrank.runs.explanation import Explanation
     from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
 
 
@@ -118,7 +118,7 @@ class Run(RunData):
 
         Raises :class:`~branchrank.core.errors.UsageError` for an unknown question or predictor.
         """
-        from branchrank.runs.attribution import explain
+        from branchrank.runs.explanation import explain
 
         return explain(self, question_id, predictors, top=top)
 

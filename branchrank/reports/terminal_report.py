@@ -17,8 +17,8 @@ from branchrank.reports.content import heading
 from branchrank.reports.losses import misses
 from branchrank.reports.recommendation import cautions, decided, recommendation_cells, recommended
 from branchrank.reports.result import named_rows, over, rates_tables, scoring_words
-from branchrank.runs.attribution import short_id
 from branchrank.runs.directory import LATEST, find_run
+from branchrank.runs.explanation import short_id
 from branchrank.runs.run_data import RunData, with_others
 from branchrank.runs.summary import FIRST_RATES, columns_of
 from branchrank.runs.words import (

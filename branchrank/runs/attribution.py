@@ -22,19 +22,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain
 
 import msgspec
 
-from branchrank.core.errors import UsageError, suggestion
-from branchrank.core.io.printable import safe
-from branchrank.core.records import UNPLACED, Hit, Question, Record, StageTrace
+from branchrank.core.records import Hit, Question, StageTrace
 from branchrank.index.reader import Index
 from branchrank.runs.rows import Row
-from branchrank.runs.run_data import RunData
-from branchrank.runs.words import plural
 from branchrank.scoring.matching import is_strict
 
 #: The k of hit@k. The gold counts as found if one of the first k hits overlaps the gold.
@@ -128,114 +124,3 @@ def _in_order(rows: Sequence[Row]) -> list[str]:
                 following = next((each for each in row.stages[place + 1 :] if each in order), None)
                 order.insert(len(order) if following is None else order.index(following), stage)
     return order
-
-
-class Explanation(Record, frozen=True, kw_only=True):
-    """A question of a run, with one row per predictor and repeat.
-
-    ``extended`` has the number of lines to which each predictor extends its hits, if it does.
-    ``str()`` returns the text that ``branchrank explain`` prints, with the first ``top`` entries of each
-    stage.
-    """
-
-    question: Question
-    rows: tuple[Row, ...]
-    top: int
-    extended: Mapping[str, int] = {}
-
-    def __str__(self) -> str:
-        rows = (_row_lines(row, self.top, self.extended.get(row.predictor, 0)) for row in self.rows)
-        parts = [_question_lines(self.question), *rows]
-        return "\n\n".join("\n".join(map(safe, lines)) for lines in parts)
-
-
-def short_id(run: RunData, question_id: str) -> str:
-    """Return the shortest prefix of at least five characters that only this question's id has."""
-    others = [key for key in run.scores.questions if key != question_id]
-    for size in range(5, len(question_id)):
-        if not any(key.startswith(question_id[:size]) for key in others):
-            return question_id[:size]
-    return question_id
-
-
-def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-    """Explain one question from a run. ``question_id`` can be the start of an id that no other id has.
-
-    Raises :class:`UsageError` for an unknown question or predictor.
-    """
-    scores = run.scores
-    begun = [key for key in scores.questions if key.startswith(question_id)]
-    if len(begun) == 1:
-        question_id = begun[0]
-    question = scores.questions.get(question_id)
-    if question is None:
-        found = f"{len(begun)} questions that start with" if begun else "no question"
-        raise UsageError(
-            f"{run.directory} has {found} {question_id!r}",
-            remedy=(f"choose one of {', '.join(begun[:5])}" if begun else "")
-            or suggestion(question_id, scores.questions)
-            or f"choose one of its questions, such as {next(iter(scores.questions))}",
-        )
-    for name in predictors:
-        run.check_predictor(name)
-    return Explanation(
-        question=question,
-        rows=tuple(row for name in predictors or run.predictors for row in scores.rows_of(name, question_id)),
-        top=top,
-        extended={
-            each.name: each.system.passages.lines
-            for each in run.record.predictors
-            if each.system and each.system.passages.lines
-        },
-    )
-
-
-def _question_lines(question: Question) -> Iterator[str]:
-    yield f"{question.id}: {question.question}"
-    for number, item in enumerate(question.gold):
-        need = question.needed_for(number)
-        yield f"gold: {item.citation}{f' (need {need})' if need else ''}"
-    if not question.answerable:
-        yield "gold: none, the corpus has no answer"
-
-
-def _row_lines(row: Row, top: int, extended: int) -> Iterator[str]:
-    repeat = f", repeat {row.repeat}" if row.repeat else ""
-    yield f"{row.predictor}{repeat}: {_outcome(row)}"
-    entries = {stage.stage: stage for stage in row.trace}
-    for stage in row.stages:
-        rank = row.gold_ranks.get(stage)
-        yield f"  {stage}: {'gold absent' if rank is None else f'gold at rank {rank}'}"
-        if stage in entries:
-            listed = zip(entries[stage].keys[:top], entries[stage].scores, strict=False)
-            for place, (key, score) in enumerate(listed, start=1):
-                mark = "  <- gold" if rank == place else ""
-                yield f"    {place}. {key}  {score:.4g}{mark}"
-    yield f"  hits, extended to {extended} lines within their sections:" if extended else "  hits:"
-    for place, hit in enumerate(row.hits[:DEPTH], start=1):
-        mark = "  <- gold" if hit.gold is not None else "  (its page)" if hit.page is not None else ""
-        where = f"{hit.source}:{hit.line_start}-{hit.line_end}"
-        yield f"    {place}. {'no place' if hit.source == UNPLACED else where}  {hit.score:.4g}{mark}"
-    for count, problem in (
-        (row.missing, "not in the corpus"),
-        (row.ambiguous, "in the corpus at several places"),
-        (row.altered, "not the text of the lines that the predictor named"),
-    ):
-        if count:
-            yield f"  {plural(count, 'returned text')}: {problem}"
-    for fallback in row.fallbacks:
-        yield f"  fallback: {fallback}"
-
-
-def _outcome(row: Row) -> str:
-    if row.status == "failed":
-        return f"failed: {row.error}"
-    rank = next((place for place, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-    if rank is not None and rank <= DEPTH:
-        return f"gold at rank {rank}"
-    where = f"gold at rank {rank}, below the first {DEPTH}" if rank else "gold not among the hits"
-    if not row.lost:
-        return where
-    lost = lost_in(row)
-    low = row.gold_ranks.get(lost, 0)
-    return f"{where}; lost at {lost}{f' (rank {low}; the first {DEPTH} count)' if low > DEPTH else ''}"

@@ -96,6 +96,11 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
         """The fields that identify the row within a run."""
         return (self.question_id, self.predictor, self.repeat)
 
+    @property
+    def first_gold(self) -> int | None:
+        """The rank of the first hit that contains gold, if there is one."""
+        return next((rank for rank, hit in enumerate(self.hits, start=1) if hit.gold is not None), None)
+
 
 class UntracedRow(Row, frozen=True, kw_only=True, gc=False):
     """A row that is read without its trace, which saves half of the time and memory."""

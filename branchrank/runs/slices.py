@@ -19,11 +19,17 @@ import msgspec
 from branchrank.core.errors import BranchRankError, UsageError, suggestion
 from branchrank.core.io.files import read_beneath
 from branchrank.core.records import Count, GoldItem, LineNumber, Question, Record, Span
+from branchrank.core.settings import BenchmarkSettings, Bm25Settings
 from branchrank.documents.document import Document, Section
 from branchrank.documents.lines import blank_lines
 from branchrank.documents.reading import document_lines, read_document
+from branchrank.index.stores.analyzer import Analyze, analyzer
 from branchrank.questions.question_checks import near_duplicates
+from branchrank.runs.directory import RunRecord
 from branchrank.scoring.matching import gold_level, has_lines, source_cluster
+
+#: What can stand before and after a word of a question.
+_PUNCTUATION = "\"'`´‘’‚“”„«»‹›()[]{}<>.,;:!?…¿¡、。"
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
@@ -34,6 +40,9 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     empty string, and an unknown ``document_lines`` or ``depth`` is ``None``.
 
     ``blank_lines`` maps the source of each gold item with lines to those without content, in order.
+
+    ``unsaid`` are the words of the question that no page with gold contains, in order. It is ``None`` if the
+    run does not store the text of the question.
     """
 
     question_id: str
@@ -43,12 +52,23 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     #: The first of the pages that share near-duplicate questions with the page of the first gold item.
     cluster: str = ""
     blank_lines: dict[str, tuple[LineNumber, ...]] | None = None
+    unsaid: tuple[str, ...] | None = None
 
 
-def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
+def question_words(record: RunRecord) -> Analyze | None:
+    """Return the function that splits questions into words, or ``None`` if the run does not store them."""
+    sections = record.settings
+    if sections.get(BenchmarkSettings.section, {}).get("question_text") == "hash":
+        return None
+    used = msgspec.convert(sections.get(Bm25Settings.section, {}), Bm25Settings)
+    return analyzer(msgspec.structs.replace(used, stop_words="questions"))
+
+
+def gold_facts(questions: Sequence[Question], root: Path, analyze: Analyze | None = None) -> list[GoldFacts]:
     """Return facts about the gold of each question that has gold.
 
-    The documents that contain the gold are read from the corpus in the folder ``root``.
+    The documents that contain the gold are read from the corpus in the folder ``root``. ``analyze`` returns
+    the tokens of a text, without stop words. If it is ``None``, no word of a question is kept.
     """
 
     @cache
@@ -65,12 +85,17 @@ def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
         except (BranchRankError, OSError):
             return []
 
+    @cache
+    def tokens(source: str) -> frozenset[str]:
+        return frozenset(analyze("\n".join(lines(source)))) if analyze is not None else frozenset()
+
     clusters = merged_pages(questions)
     return [
         msgspec.structs.replace(
             _facts(question, document),
             blank_lines=_blank_lines(question, lines),
             cluster=clusters.get(source_cluster(question), ""),
+            unsaid=None if analyze is None else _unsaid(question, analyze, tokens),
         )
         for question in questions
         if question.gold
@@ -102,6 +127,13 @@ def _blank_lines(
             blank = blank_lines(text[span.line_start - 1 : span.line_end], span.line_start)
             found.setdefault(item.source_file, set()).update(blank)
     return {source: tuple(sorted(numbers)) for source, numbers in found.items()}
+
+
+def _unsaid(question: Question, analyze: Analyze, tokens: Callable[[str], frozenset[str]]) -> tuple[str, ...]:
+    sources = {*question.source_aliases, *(item.source_file for item in question.gold)}
+    said = frozenset[str]().union(*map(tokens, sources))
+    words = {word.strip(_PUNCTUATION): analyze(word) for word in question.question.split()}
+    return tuple(word for word, own in words.items() if said and own and said.isdisjoint(own))
 
 
 def _facts(question: Question, document: Callable[[str], Document | None]) -> GoldFacts:

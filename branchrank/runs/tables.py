@@ -176,8 +176,10 @@ def _question_line(
         "status": row.status,
         "outcome": outcome_of(row, values) if question.answerable else "unanswerable",
         **(values if question.answerable else dict.fromkeys(values)),
-        "strict_rank": _first_rank([hit.gold is not None for hit in row.hits]),
-        "relaxed_rank": _first_rank([hit.page is not None for hit in row.hits]),
+        "strict_rank": row.first_gold and float(row.first_gold),
+        "relaxed_rank": next(
+            (float(rank) for rank, hit in enumerate(row.hits, start=1) if hit.page is not None), None
+        ),
         "lost": lost_in(row),
         "gold_ranks": " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
         "first_hit": row.hits[0].span.citation if row.hits else "",
@@ -192,10 +194,6 @@ def located(question: Question) -> str:
     more = len(question.gold) - _MOST_PLACES
     places = [item.citation for item in question.gold[:_MOST_PLACES]]
     return "; ".join([*places, f"and {more} more"] if more > 0 else places)
-
-
-def _first_rank(right: Sequence[bool]) -> float | None:
-    return next((float(rank) for rank, is_right in enumerate(right, start=1) if is_right), None)
 
 
 def calls_sheet(calls: Sequence[LLMCall]) -> Sheet:

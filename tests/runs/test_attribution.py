@@ -12,14 +12,13 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.core.records import UNPLACED, GoldItem, Question, Span, StageTrace
 from branchrank.runs.attribution import (
-    Explanation,
     gold_keys,
     gold_ranks,
     lost_at,
     lost_in,
-    short_id,
     waterfall,
 )
+from branchrank.runs.explanation import Explanation, short_id
 from branchrank.runs.rows import Row
 from branchrank.scoring.matching import JudgedHit
 

@@ -43,7 +43,7 @@ from branchrank.runs.bench.record import differences, read_seal, stored_seal
 from branchrank.runs.bench.resume import RunAccess
 from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
 from branchrank.runs.run_data import RunData
-from branchrank.runs.slices import gold_facts
+from branchrank.runs.slices import gold_facts, question_words
 from branchrank.scoring.matching import JudgedHit, judge
 
 __all__ = ["Finding", "Rerun", "Verification", "verify"]
@@ -174,7 +174,10 @@ def _against_corpus(run: RunData, root: Path) -> list[Finding]:
             )
             for problem in check_anchors([replace(question, gold=gold)], lines)
         ]
-    now = {each.question_id: each for each in gold_facts(run.asked, root)}
+    # Runs of older versions don't store the words that no page with gold contains.
+    keeps = any(each.unsaid is not None for each in run.gold_facts)
+    analyze = question_words(run.record) if keeps else None
+    now = {each.question_id: each for each in gold_facts(run.asked, root, analyze)}
     changed = [key for key in now.keys() | run.facts.keys() if now.get(key) != run.facts.get(key)]
     differing = [
         Finding(file=names.GOLD, place=f"question {key!r}", message="differs from the corpus")

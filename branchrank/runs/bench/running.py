@@ -43,7 +43,7 @@ from branchrank.runs.directory import (
 )
 from branchrank.runs.rows import Row, RowLog
 from branchrank.runs.run_data import RunData
-from branchrank.runs.slices import gold_facts
+from branchrank.runs.slices import gold_facts, question_words
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import warnings_of
@@ -114,7 +114,8 @@ def run_opened(
     directory = (begun or new_directory(opened.plan.reports, planned.experiment, planned.seed)).absolute()
     keeps = opened.settings.question_text == "keep"
     shown = opened.questions if keeps else tuple(map(hashed, opened.questions))
-    gold = gold_facts(opened.questions, opened.corpus) if opened.corpus is not None else ()
+    root = opened.corpus
+    gold = gold_facts(opened.questions, root, question_words(planned)) if root is not None else ()
     digests = {}
     with RowLog(directory / planned.rows_file) as log:
         if begun is None:
