@@ -15,7 +15,16 @@ import pytest
 from branchrank.core.errors import ArtifactError, StorageError
 from branchrank.core.io import key_values
 from branchrank.search.llm.cassette import Cassette
-from branchrank.search.llm.request import CallContext, CallResult, LLMReply, LLMRequest, Message, Usage
+from branchrank.search.llm.request import (
+    CallContext,
+    CallResult,
+    LLMReply,
+    LLMRequest,
+    Message,
+    Tool,
+    ToolCall,
+    Usage,
+)
 
 RECORDED = CallResult(
     reply=LLMReply(
@@ -87,6 +96,35 @@ def test_a_miss_reports_the_difference_from_the_nearest_call(tmp_path: Path) -> 
         assert "repeat is 2, recorded 0" in cassette.difference(request(repeat=2), "m")
         long = cassette.difference(request("first line\n" + "x" * 1000), "m")
         assert len(long) < 300
+
+
+def test_a_miss_names_the_tool_or_tool_call_that_differs(tmp_path: Path) -> None:
+    def step(*arguments: str, about: str = "Search.") -> LLMRequest:
+        calls = tuple(ToolCall(id="c1", name="grep", arguments=text) for text in arguments)
+        messages = (
+            Message(role="user", content="why?"),
+            Message(role="assistant", content="", tool_calls=calls),
+        )
+        tools = (Tool(name="read", description="Read.", parameters={}),)
+        tools += (Tool(name="grep", description=about, parameters={}),) if about else ()
+        return LLMRequest(stage="agent", messages=messages, tools=tools)
+
+    recorded = CallResult(
+        reply=LLMReply(text="", tool_calls=(ToolCall(id="c1", name="grep", arguments='{"pattern": "x"}'),))
+    )
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        cassette.put(step('{"pattern": "x"}'), "m", recorded)
+        assert cassette.get(step('{"pattern": "x"}'), "m") == recorded
+        assert cassette.difference(step('{"pattern": "y"}'), "m") == (
+            """prompt line 4 is 'c1 grep {"pattern": "y"}', recorded 'c1 grep {"pattern": "x"}'"""
+        )
+        assert "prompt line 4 is 'nothing', recorded 'c1 grep" in cassette.difference(step(), "m")
+        assert "prompt line 2 is 'grep: " in cassette.difference(step('{"pattern": "x"}', about="Find."), "m")
+        fewer = cassette.difference(step('{"pattern": "x"}', about=""), "m")
+        assert fewer.startswith("prompt line 2 is 'why?', recorded 'grep: ")
+        cassette.put(step("{" + "x" * 500 + "1"), "m", recorded)
+        far = cassette.difference(step("{" + "x" * 500 + "2"), "m")
+        assert far == f"prompt line 4 from character 460 is '{'x' * 50}2', recorded '{'x' * 50}1'"
 
 
 def test_a_miss_is_compared_with_the_calls_of_its_question(tmp_path: Path) -> None:

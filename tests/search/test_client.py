@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -17,9 +18,19 @@ from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 
 from branchrank.core.errors import LLMError, UsageError
 from branchrank.core.io.keys import Endpoint
+from branchrank.core.io.progress import no_notice
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.client import ChatClient, UnreachableError
-from branchrank.search.llm.request import BudgetError, CallContext, CallResult, LLMRequest, Message, Usage
+from branchrank.search.llm.request import (
+    BudgetError,
+    CallContext,
+    CallResult,
+    LLMRequest,
+    Message,
+    Tool,
+    ToolCall,
+    Usage,
+)
 
 SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}
 Call = Callable[..., Any]
@@ -40,9 +51,10 @@ def serve() -> Any:
     ):
         server = ScriptedLLM(script)
         opened.append(server)
+        notify = settings.pop("notify", no_notice)
         options = LLMSettings(**({"deadline_s": 5.0, "retries": 2} | settings))
         endpoint = Endpoint(url(server) if url else server.base_url, key=key)
-        client = ChatClient(endpoint, "scripted", options, first_wait_s=0.01)
+        client = ChatClient(endpoint, "scripted", options, first_wait_s=0.01, notify=notify)
         opened.append(client)
         return server, client
 
@@ -246,6 +258,204 @@ def test_the_client_remembers_the_supported_response_format(serve: Call) -> None
     assert client.complete(request(schema=SCHEMA)).reply.attempt == 3
     assert client.complete(request(schema=SCHEMA)).reply.attempt == 1
     assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
+
+
+TOOLS = (
+    Tool(name="grep_search", description="Search.", parameters={"type": "object", "properties": {}}),
+    Tool(name="answer", description="End.", parameters={"type": "object"}),
+)
+STEP = {"tool": "grep_search", "arguments": {"pattern": "x"}}
+#: A conversation after a step whose second call had a name and arguments that servers refuse.
+LATER = (
+    Message(role="system", content="Search."),
+    Message(role="user", content="where?"),
+    Message(
+        role="assistant",
+        content="First I search.",
+        tool_calls=(
+            ToolCall(id="c1", name="grep_search", arguments='{"pattern": "x"}'),
+            ToolCall(id="c2", name="rm -rf", arguments='{"cut'),
+        ),
+    ),
+    Message(role="tool", content="a.md:3", tool_call_id="c1"),
+    Message(role="tool", content="no such tool", tool_call_id="c2"),
+    Message(role="user", content="Answer now."),
+)
+
+
+def test_tools_and_tool_calls_are_sent_in_the_form_of_the_api(serve: Call) -> None:
+    action = scripted.use(("grep_search", {"pattern": "x"}), ("answer", "{}"), content="Hm.")
+    server, client = serve(always(action))
+    reply = client.complete(request(tools=TOOLS, schema=SCHEMA)).reply
+    assert (reply.text, reply.usage.reported) == ("Hm.", True)
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
+        ("c1", "grep_search", '{"pattern": "x"}'),
+        ("c2", "answer", "{}"),
+    ]
+    client.complete(msgspec.structs.replace(request(tools=TOOLS), messages=LATER))
+    first, second = (chat.body for chat in server.requests)
+    assert set(first) == {"model", "messages", "tools", "tool_choice", "max_tokens", "temperature", "seed"}
+    assert first["messages"] == [{"role": "user", "content": "hello"}]
+    assert first["tool_choice"] == "auto"
+    assert first["tools"] == [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in TOOLS]
+    assert second["messages"][2:5] == [
+        {
+            "role": "assistant",
+            "content": "First I search.",
+            "tool_calls": [
+                scripted.tool_call("grep_search", '{"pattern": "x"}', "c1"),
+                scripted.tool_call("rm_-rf", "{}", "c2"),
+            ],
+        },
+        {"role": "tool", "content": "a.md:3", "tool_call_id": "c1"},
+        {"role": "tool", "content": "no such tool", "tool_call_id": "c2"},
+    ]
+
+
+def refusing(status: int, message: str, *, accepted: str = "json_schema") -> Script:
+    """A server without tools, whose only format is ``accepted``. Its error's text is for tools alone."""
+
+    def script(chat: Chat, number: int) -> Action:
+        if chat.format == "tools":
+            return scripted.fail(status, message)
+        return scripted.say(json.dumps(STEP)) if chat.format == accepted else scripted.fail(400)
+
+    return script
+
+
+@pytest.mark.parametrize("accepted", ["json_schema", "json_object", "plain"])
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "m does not support tools"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice'),
+        (404, "no endpoint that supports tool use"),
+        (422, "extra inputs are not permitted: tool_choice"),
+        (500, "tools param requires --jinja flag"),
+        (501, "not implemented"),
+        (200, "tools are not supported"),
+    ],
+)
+def test_a_server_without_tools_gets_the_same_as_a_plain_chat(
+    serve: Call, status: int, message: str, accepted: str
+) -> None:
+    notes: list[str] = []
+    server, client = serve(refusing(status, message, accepted=accepted), retries=0, notify=notes.append)
+    replies = [client.complete(request(tools=TOOLS)) for _ in range(2)]
+    for found in replies:
+        assert (found.outcome, found.reply.text) == ("ok", "")
+        [call] = found.reply.tool_calls
+        assert (call.name, json.loads(call.arguments)) == ("grep_search", {"pattern": "x"})
+    tried = ["tools", "json_schema", "json_object", "plain"]
+    tried = tried[: tried.index(accepted) + 1]
+    assert [chat.format for chat in server.requests] == [*tried, accepted]
+    assert replies[1].reply.attempt == 1
+    assert client.budget.calls == len(server.requests)
+    [note] = notes
+    assert server.base_url in note
+    assert "tools" in note
+
+
+def test_a_plain_chat_has_the_tools_and_the_steps_so_far(serve: Call) -> None:
+    server, client = serve(refusing(400, "no tools"))
+    client.complete(msgspec.structs.replace(request(tools=TOOLS), messages=LATER))
+    client.complete(request(tools=TOOLS))
+    _, later, plain = (chat.body for chat in server.requests)
+    system, user, assistant, answers = later["messages"]
+    assert [message["role"] for message in later["messages"]] == ["system", "user", "assistant", "user"]
+    assert system["content"].startswith("Search.\n")
+    described = [json.loads(line) for line in system["content"].splitlines() if line.startswith('{"name"')]
+    assert described == [msgspec.to_builtins(tool) for tool in TOOLS]
+    assert user["content"] == "where?"
+    said = assistant["content"].splitlines()
+    assert said[0] == "First I search."
+    assert [json.loads(line) for line in said[1:]] == [STEP, {"tool": "rm -rf", "arguments": None}]
+    texts = ("grep_search", "a.md:3", "rm -rf", "no such tool", "Answer now.")
+    places = [answers["content"].index(text) for text in texts]
+    assert places == sorted(places)
+    assert not {"tools", "tool_choice"} & later.keys()
+    schema = later["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["tool"]["enum"] == ["grep_search", "answer"]
+    assert [message["role"] for message in plain["messages"]] == ["system", "user"]
+
+
+def test_a_request_without_tools_after_tool_calls_is_a_plain_chat(serve: Call) -> None:
+    server, client = serve(always(scripted.say("done")))
+    reply = client.complete(msgspec.structs.replace(request(), messages=LATER)).reply
+    assert (reply.text, reply.tool_calls) == ("done", ())
+    body = server.requests[0].body
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert body["messages"][0]["content"] == "Search."
+    assert "tools" not in body
+
+
+@pytest.mark.parametrize("text", ["It is in a.md.", '{"path": "a.md"}', '{"tool": 7}', '{"tool": "gre'])
+def test_a_reply_that_is_not_one_step_has_no_tool_calls(serve: Call, text: str) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        return scripted.fail(400) if chat.format == "tools" else scripted.say(text)
+
+    _, client = serve(script)
+    reply = client.complete(request(tools=TOOLS)).reply
+    assert (reply.text, reply.tool_calls) == (text, ())
+
+
+def test_a_server_that_took_tools_is_not_asked_without_them(serve: Call) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        if number == 1:
+            return scripted.use(("answer", {}))
+        return scripted.fail((400, 500)[number % 2], "tools: bad request")
+
+    server, client = serve(script, retries=0)
+    assert client.complete(request(tools=TOOLS)).outcome == "ok"
+    assert [failure(client, tools=TOOLS).outcome for _ in range(2)] == ["http 400", "http 500"]
+    assert [chat.format for chat in server.requests] == ["tools"] * 3
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [
+        (scripted.fail(500, "out of memory"), "http 500"),
+        (scripted.fail(401, "no tools for this key"), "http 401"),
+        (scripted.fail(429, "too many tools at once"), "http 429"),
+        (scripted.reply({"content": "", "tools": "tools"}), "empty reply"),
+    ],
+)
+def test_an_error_with_another_cause_does_not_mean_that_tools_are_refused(
+    serve: Call, action: Action, outcome: str
+) -> None:
+    server, client = serve(always(action), retries=0)
+    assert failure(client, tools=TOOLS).outcome == outcome
+    assert [chat.format for chat in server.requests] == ["tools"]
+
+
+def test_refused_tools_and_a_refused_schema_are_remembered_apart(serve: Call) -> None:
+    server, client = serve(refusing(400, "no tools"))
+    for fields in ({"schema": SCHEMA}, {"tools": TOOLS}, {"schema": SCHEMA}, {"tools": TOOLS}, {}):
+        client.complete(request(**fields))
+    tried = ["json_schema", "tools", "json_schema", "json_schema", "json_schema", "plain"]
+    assert [chat.format for chat in server.requests] == tried
+
+
+def test_a_call_that_was_sent_before_the_format_was_known_uses_it(serve: Call) -> None:
+    """Both calls are refused at once, and the slower one hears of it when the other has its reply."""
+    answered = threading.Event()
+
+    def script(chat: Chat, number: int) -> Action:
+        if chat.format == "json_schema" and "slow" in chat.prompt:
+            answered.wait(10)
+        return scripted.say("{}") if chat.format == "plain" else scripted.fail(400)
+
+    server, client = serve(script, concurrency=2)
+    found: list[CallResult] = []
+    slow = threading.Thread(target=lambda: found.append(client.complete(request("slow", schema=SCHEMA))))
+    slow.start()
+    scripted.wait_until(lambda: len(server.requests) == 1)
+    assert client.complete(request(schema=SCHEMA)).outcome == "ok"
+    answered.set()
+    slow.join(10)
+    assert found[0].outcome == "ok"
+    formats = [chat.format for chat in server.requests if "slow" in chat.prompt]
+    assert formats == ["json_schema", "plain"]
 
 
 def test_caps_are_enforced_before_the_call(serve: Call) -> None:

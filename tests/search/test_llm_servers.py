@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support import scripted_llm as scripted
 from support.commands import invoke, json_lines, make_project, table
-from support.scripted_llm import Action, Chat, Script, ScriptedLLM
+from support.scripted_llm import Action, Chat, Script, ScriptedLLM, tool_call
 
 from branchrank import Workspace
 from branchrank.core.errors import LLMError
@@ -72,10 +72,6 @@ def expected(project: Path) -> list[str]:
     found = json.loads(result.stdout)
     assert found["fallbacks"] == []
     return [hit["id"] for hit in found["hits"]]
-
-
-def tool_call(name: str, arguments: object) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 #: A message of the assistant for a draft (reasoning) and an answer.

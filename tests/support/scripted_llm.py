@@ -34,7 +34,7 @@ class Chat:
 
     @property
     def prompt(self) -> str:
-        return "\n".join(message["content"] for message in self.body["messages"])
+        return "\n".join(message["content"] or "" for message in self.body["messages"])
 
     @property
     def entries(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ class Chat:
 
     @property
     def format(self) -> str:
-        return self.body.get("response_format", {}).get("type", "plain")
+        return "tools" if "tools" in self.body else self.body.get("response_format", {}).get("type", "plain")
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,19 @@ def reply(message: dict[str, Any], finish_reason: str = "stop") -> Action:
     """A completion with this message of the assistant, whatever it contains."""
     choice = {"index": 0, "message": {"role": "assistant"} | message, "finish_reason": finish_reason}
     return say(None, choices=[choice])
+
+
+def tool_call(name: object, arguments: object, identifier: object = "c1") -> dict[str, Any]:
+    return {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def use(*calls: tuple[str, object], content: str | None = None) -> Action:
+    """A completion with tool calls, each a name and its arguments (as JSON, or as what becomes JSON)."""
+    made = [
+        tool_call(name, given if isinstance(given, str) else json.dumps(given), f"c{number}")
+        for number, (name, given) in enumerate(calls, 1)
+    ]
+    return reply({"content": content, "tool_calls": made}, "tool_calls")
 
 
 def first_shown(chat: Chat, number: int) -> Action:

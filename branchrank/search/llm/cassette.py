@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, TypeVar
@@ -228,8 +228,13 @@ def _decoded(content: str | bytes, kind: type[T]) -> T | None:
 
 
 def _prompt_lines(content: dict[str, Any]) -> list[str]:
-    messages = content.get("messages") or []
-    return [line for message in messages for line in str(message.get("content", "")).splitlines()]
+    """Return the tools, one per line, and the lines and tool calls of the messages."""
+    lines = [f"{tool.get('name')}: {_json(tool)}" for tool in content.get("tools") or []]
+    for message in content.get("messages") or []:
+        lines += str(message.get("content", "")).splitlines()
+        calls = message.get("tool_calls") or []
+        lines += [f"{call.get('id')} {call.get('name')} {call.get('arguments')}" for call in calls]
+    return lines
 
 
 def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -237,17 +242,21 @@ def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
     found = [
         f"{name} is {_short(value)}, recorded {_short(other.get(name))}"
         for name, value in wanted.items()
-        if name != "messages" and other.get(name) != value
+        if name not in ("messages", "tools") and other.get(name) != value
     ]
     ours, theirs = _prompt_lines(wanted), _prompt_lines(other)
     if ours != theirs:
-        at = next(
-            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-            min(len(ours), len(theirs)),
-        )
+        at = _first_difference(ours, theirs)
         mine, recorded = (lines[at] if at < len(lines) else "nothing" for lines in (ours, theirs))
-        found.append(f"prompt line {at + 1} is {_short(mine)}, recorded {_short(recorded)}")
+        start = max(0, _first_difference(mine, recorded) - _SHOWN // 2)
+        place = f"prompt line {at + 1}" + (f" from character {start + 1}" if start else "")
+        found.append(f"{place} is {_short(mine[start:])}, recorded {_short(recorded[start:])}")
     return found or ["its row is damaged"]
+
+
+def _first_difference(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    different = (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
+    return next(different, min(len(ours), len(theirs)))
 
 
 def _short(value: object) -> str:

@@ -2,9 +2,11 @@
 
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
-   schema, JSON without a schema, and plain text. The first format that the server accepts is used for all
-   later calls. A parameter that an error with the status 400 or 422 names is renamed or left out of all
-   later calls, and ``notify`` is called with a message.
+   schema, JSON without a schema, and plain text. For a request with tools, the client first tries the API's
+   tools, and then a plain chat (:mod:`branchrank.search.llm.tool_messages`) in the three formats. The first
+   format that the server accepts is used for all later calls. A parameter that an error with the status 400
+   or 422 names is renamed or left out of all later calls. ``notify`` is called with a message if a parameter
+   or the API's tools are refused.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
@@ -34,13 +36,16 @@ from branchrank.search.llm.completion import Response, failed, read_completion
 from branchrank.search.llm.ledger import Budget
 from branchrank.search.llm.prompts import Shown, rerank_messages
 from branchrank.search.llm.request import INTERRUPTED, BudgetError, CallResult, LLMRequest, Usage
+from branchrank.search.llm.tool_messages import as_chat, step_schema, with_tools
 
-Format = Literal["schema", "object", "plain"]
+Format = Literal["tools", "schema", "object", "plain"]
 
-_FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
+_FORMATS: tuple[Format, ...] = ("tools", "schema", "object", "plain")
 _RETRIED = {"connection", *(f"http {code}" for code in (408, 409, 425, 429, 500, 502, 503, 504, 529))}
 #: The failures that can mean that the server does not support the requested reply format.
 _UNSUPPORTED = {f"http {code}" for code in (400, 404, 415, 422, 501)}
+#: The other failures that can mean that the server does not support tools, if the server's error names them.
+_WITHOUT_TOOLS = ("http 500", "server error")
 #: The parameters that a server may refuse, with the names under which they are sent, in order.
 _FORMS = (("max_tokens", "max_completion_tokens"), ("temperature",), ("seed",))
 _LARGEST_BODY = 8 << 20
@@ -95,10 +100,11 @@ class ChatClient(Closing):
         self.budget = budget or Budget(settings)
         self._redact = redact or Redactor(endpoint.secrets)
         self._first_wait_s = first_wait_s
-        self._format: Format = "schema"
-        self._format_known = False
+        #: For the first format of a request, the format that the server accepts.
+        self._accepted: dict[Format, Format] = {}
         self._refused: set[str] = set()
         self._notify = notify
+        self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._running: set[threading.Event] = set()
         self._transport = BoundedTransport(endpoint.url, limit_bytes=_LARGEST_BODY)
@@ -204,7 +210,8 @@ class ChatClient(Closing):
 
     def _attempts(self, request: LLMRequest, deadline: float, interrupted: threading.Event) -> CallResult:
         """Return the reply, or the failure if the call fails or exceeds the deadline."""
-        asked = self._format if request.schema is not None else "plain"
+        first: Format = "tools" if request.tools else "plain" if request.schema is None else "schema"
+        asked = self._accepted.get(first, first)
         failure: CallResult | None = None
         attempt = retries = 0
         budget = Budget(LLMSettings()) if request is CHECK else self.budget
@@ -231,14 +238,14 @@ class ChatClient(Closing):
             usage = found.reply.usage
             budget.settle(request.prompt_tokens, usage.prompt_tokens + usage.completion_tokens)
             if found.outcome == "ok":
-                if request.schema is not None:
-                    self._format, self._format_known = asked, True
+                self._accepts(first, asked)
                 return found
             failure = found
             if failure.outcome in ("http 400", "http 422") and self._adapts(response, body):
                 continue
-            if failure.outcome in _UNSUPPORTED and asked != "plain" and not self._format_known:
-                asked = _FORMATS[_FORMATS.index(asked) + 1]
+            known = self._accepted.get(first)
+            if asked not in ("plain", known) and _unsupported(failure, response, asked):
+                asked = known or _FORMATS[_FORMATS.index(asked) + 1]
                 continue
             wait = self._first_wait_s * 2**retries if response.retry_after is None else response.retry_after
             lost = failure.outcome in _RETRIED
@@ -248,6 +255,16 @@ class ChatClient(Closing):
             retries += 1
             if interrupted.wait(wait):
                 return failed(INTERRUPTED)
+
+    def _accepts(self, first: Format, asked: Format) -> None:
+        """Remember the format that the server accepted for a request with the format ``first``."""
+        with self._lock:
+            known = first in self._accepted
+            self._accepted.setdefault(first, asked)
+        if first == "tools" != asked and not known:
+            self._notify(
+                f"{self.model} at {self.endpoint.url} refuses tools; each tool call is asked for as JSON"
+            )
 
     def _adapts(self, response: Response, sent: dict[str, Any]) -> bool:
         """Rename or leave out a refused parameter from now on. Return whether to send the request again."""
@@ -263,14 +280,17 @@ class ChatClient(Closing):
 
     def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
         """Return the parameters of a request for a chat completion."""
-        body: dict[str, Any] = {"model": self.model, "messages": msgspec.to_builtins(request.messages)}
+        body: dict[str, Any] = {"model": self.model, "messages": msgspec.to_builtins(as_chat(request))}
         seed = request.context.seed + request.context.repeat
         values = {"max_tokens": request.max_tokens, "temperature": 0, "seed": seed}
         for forms in _FORMS:
             accepted = [form for form in forms if form not in self._refused]
             body |= dict.fromkeys(accepted[:1], values[forms[0]])
-        if asked == "schema":
-            schema = {"name": "reply", "strict": True, "schema": request.schema}
+        if asked == "tools":
+            body |= with_tools(request)
+        elif asked == "schema":
+            wanted = step_schema(request) if request.tools else request.schema
+            schema = {"name": "reply", "strict": True, "schema": wanted}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         elif asked == "object":
             body["response_format"] = {"type": "json_object"}
@@ -296,6 +316,12 @@ class ChatClient(Closing):
             oversized = isinstance(error.__cause__, OversizedError)
             return Response(0, fault="oversized reply" if oversized else "connection")
         return Response(answer.status_code, answer.content, retry_after(answer.headers))
+
+
+def _unsupported(failure: CallResult, response: Response, asked: Format) -> bool:
+    """Return whether a failure can mean that the server does not support the requested reply format."""
+    named = response.refused_parameter(("tools", "tool_choice")) if asked == "tools" else None
+    return failure.outcome in _UNSUPPORTED or (named is not None and failure.outcome in _WITHOUT_TOOLS)
 
 
 def only_model(models: Sequence[str], where: str) -> str:

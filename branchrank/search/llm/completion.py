@@ -2,8 +2,11 @@
 
 1. A response may deviate from the format of the API. A value is used only if it has the expected type.
 2. A response with the status 200 that contains an error counts as a response with the status of the error.
-3. The reply is the arguments of a tool call or the content of the message, which may be a list of parts.
-4. Reasoning is never a part of the reply, whether the server marks it or the model writes it in tags.
+3. The reply to a request without tools is the arguments of a tool call or the content of the message, which
+   may be a list of parts.
+4. The reply to a request with tools is the content and the tool calls. If there are no tool calls, the JSON
+   that a model or server writes in the content instead is read.
+5. Reasoning is never a part of the reply, whether the server marks it or the model writes it in tags.
 """
 
 from __future__ import annotations
@@ -11,20 +14,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
-from itertools import islice
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from branchrank.core.io.files import NOT_JSON
+from branchrank.search.llm.prompts import read_json
 from branchrank.search.llm.request import (
     TRUNCATED,
     CallResult,
     LLMReply,
     LLMRequest,
+    ReplyError,
+    ToolCall,
     Usage,
     estimate_tokens,
 )
+from branchrank.search.llm.tool_messages import arguments_of
 
 #: Token counts and log-probabilities beyond this size are invalid.
 _LARGEST = 1_000_000_000
@@ -47,6 +54,12 @@ _MARK = re.compile(
 )
 _MOST_MARKS = 1000
 _JSON = json.JSONDecoder()
+#: The most tool calls in one reply, and the most characters of their arguments and of their other fields.
+_MOST_CALLS = 32
+_MOST_ARGUMENTS = 64 << 10
+_MOST_CHARS = 64
+_NAMES_OF_TOOLS = ("tool", "name", "function")
+_TOOL_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _WORD = re.compile(r"[a-z_]+")
 _LIMIT = re.compile(r"too (?:large|high|big|low|small)|at (?:most|least)|exceed|(?:less|more) than|between")
 
@@ -91,15 +104,21 @@ def read_completion(
         return failed(reason, _one_line(redact(_error_text(answer, error)) or text), attempt=attempt)
     if fault:
         return failed(fault, attempt=attempt)
-    text = redact(_text(_at(choice, "message")))
-    usage = read_usage(_at(answer, "usage"), request, text)
+    message = _at(choice, "message")
+    calls: tuple[ToolCall, ...] = ()
+    if request.tools:
+        text, calls = _read_calls(message, redact(_content(message)), request, redact)
+    else:
+        text = redact(_text(message))
+    written = "".join((text, *(call.name + call.arguments for call in calls)))
+    usage = read_usage(_at(answer, "usage"), request, written)
     logprobs = _logprobs(_at(choice, "logprobs", "content"), redact)
     truncated = _at(choice, "finish_reason") in ("length", "max_tokens") and not request.logprobs
-    reason = _unusable(choice, "logprobs" if logprobs else text)
-    if reason:
-        return failed(
-            TRUNCATED if truncated and reason == "empty reply" else reason, usage=usage, attempt=attempt
-        )
+    reason = _unusable(choice, "logprobs" if logprobs else written)
+    cut = truncated and bool(request.tools) and (not calls or arguments_of(calls[-1]) is None)
+    if reason or cut:
+        reason = TRUNCATED if truncated and reason in ("", "empty reply") else reason
+        return failed(reason, usage=usage, attempt=attempt)
     model = _at(answer, "model")
     reply = LLMReply(
         text=text,
@@ -108,6 +127,7 @@ def read_completion(
         logprobs=logprobs,
         attempt=attempt,
         truncated=truncated,
+        tool_calls=calls,
     )
     return CallResult(reply=reply)
 
@@ -159,10 +179,73 @@ def _is_json(text: str, start: int) -> bool:
 
 def _text(message: object) -> str:
     """Return the arguments of the first tool call or, if there are none, the text of the content."""
-    functions = [_at(call, "function") for call in _list(_at(message, "tool_calls"))]
-    for function in (*functions, _at(message, "function_call")):
+    for _, function in _functions(message):
         if arguments := _at(function, "arguments"):
-            return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            return _as_json(arguments)
+    return _content(message)
+
+
+def _functions(message: object) -> list[tuple[object, object]]:
+    """Return the ID and the function of each tool call in a message."""
+    listed = [(_at(call, "id"), _at(call, "function")) for call in _list(_at(message, "tool_calls"))]
+    return [*listed, (None, _at(message, "function_call"))]
+
+
+def _read_calls(
+    message: object, text: str, request: LLMRequest, redact: Callable[[str], str]
+) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return the text of a message without its tool calls, and the tool calls.
+
+    An ID that is missing, or that an earlier tool call has, is replaced by a number. The number is written
+    with nine letters and digits, because the chat templates of some models refuse other IDs.
+    """
+    *listed, legacy = _functions(message)
+    found = [each for each in listed or [legacy] if isinstance(each[1], dict)]
+    if not found:
+        names = [tool.name for tool in request.tools]
+        marked = [part[1] for part in islice(_TOOL_CALL.finditer(text), _MOST_CALLS)]
+        found = [(None, each) for part in marked or [text] for each in _written_calls(part, names)]
+        if found:
+            text = _TOOL_CALL.sub("", text).strip() if marked else ""
+    used = {call.id for message in request.messages for call in message.tool_calls}
+    calls = []
+    for given, function in found[:_MOST_CALLS]:
+        identifier = redact(given)[:_MOST_CHARS] if isinstance(given, str) else ""
+        if not identifier or identifier in used:
+            identifier = next(new for n in count(len(used) + 1) if (new := f"call{n:05}") not in used)
+        used.add(identifier)
+        name = redact(_name(function))[:_MOST_CHARS]
+        arguments = redact(_as_json(_at(function, "arguments") or _at(function, "parameters") or {}))
+        calls.append(ToolCall(id=identifier, name=name, arguments=arguments[:_MOST_ARGUMENTS]))
+    return text[:_MOST_ARGUMENTS], tuple(calls)
+
+
+def _written_calls(text: str, names: Collection[str]) -> list[object]:
+    """Return the tool calls in the first JSON value of a text, which may be a list of tool calls."""
+    try:
+        value = read_json(text)
+    except ReplyError:
+        return []
+    found = []
+    for each in _list(value) or [value]:
+        function = _at(each, "function")
+        function = function if isinstance(function, dict) else each
+        if _name(function) in names or isinstance(_at(function, "tool"), str):
+            found.append(function)
+    return found
+
+
+def _name(function: object) -> str:
+    """Return the first text under the keys that servers and models write the name of a tool to."""
+    return next((text for key in _NAMES_OF_TOOLS if isinstance(text := _at(function, key), str)), "")
+
+
+def _as_json(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+def _content(message: object) -> str:
+    """Return the text of a message's content, without reasoning."""
     return without_reasoning("".join(map(_part_text, _parts(message))))
 
 
