@@ -7,10 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
@@ -25,7 +27,7 @@ from branchrank.frontends.serve.mcp import mcp_application, mcp_server
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.systems.builtin import BUILTIN
-from branchrank.search.systems.search_tools import SearchTools
+from branchrank.search.systems.search_tools import SearchTools, ToolAnswer
 
 CANARY = "canary-5f1d"
 TOKEN = "correct-horse-battery"
@@ -85,7 +87,16 @@ async def check_tools(client: Client, tools: SearchTools) -> None:
             for found in direct.results
         ]
         assert f"[{direct.results[0].citation}]" in text(result)
-    assert text(await client.call_tool("read_file", {"path": "cache.rst"})) == tools.read_file("cache.rst")
+    result = await client.call_tool("read_file", {"path": "cache.rst", "line_start": 2, "lines": 3})
+    lines = tools.file_lines("cache.rst", 2, 3)
+    assert text(result) == lines.text
+    assert result.structured_content == {
+        "path": "cache.rst",
+        "line_start": 2,
+        "line_end": 4,
+        "text": tools.read_file("cache.rst", 2, 3),
+        "status": lines.status.message,
+    }
 
 
 async def test_tools_work_in_process(server: Any, tools: SearchTools) -> None:
@@ -223,19 +234,39 @@ async def test_no_path_leaves_the_corpus(server: Any, workspace: WorkspaceFolder
         (root / "fifo").unlink()
 
 
-async def test_wrong_arguments_are_refused(server: Any) -> None:
+async def test_wrong_arguments_of_predictor_search_are_refused(server: Any) -> None:
     async with Client(server) as client:
-        for name, arguments in (
-            ("grep_search", {}),
-            ("grep_search", {"query": ""}),
-            ("grep_search", {"query": "x" * 10_241}),
-            ("grep_search", {"query": "cache", "ranking": "--pre=sh"}),
-            ("vector_search", {"query": "cache", "limit": 51}),
-            ("vector_search", {"query": "cache", "limit": 0}),
-            ("hybrid_search", {"exact_keywords": "cache"}),
-            ("read_file", {"path": "x" * 4_097}),
+        for wrong in (
+            {"query": ""},
+            {"predictor": "x" * 101},
+            {"predictor": "none"},
+            {"limit": 51},
+            {"k": 3},
         ):
-            assert (await client.call_tool(name, arguments)).is_error, (name, arguments)
+            result = await client.call_tool("predictor_search", {"query": "cache", **wrong})
+            assert result.is_error, wrong
+            assert next(iter(wrong)) in text(result)
+
+
+async def test_a_full_queue_is_an_error(
+    service: Service, tools: SearchTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, end = threading.Event(), threading.Event()
+    search = tools.grep_search
+
+    def wait(*arguments: Any, **options: Any) -> ToolAnswer:
+        started.set()
+        end.wait(20)
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(tools, "grep_search", wait)
+    async with Client(mcp_server(service, Workers(1, 0))) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "grep_search", {"query": "cache"})
+        await anyio.to_thread.run_sync(started.wait)
+        result = await client.call_tool("read_file", {"path": "cache.rst"})
+        end.set()
+    assert result.is_error
+    assert "busy" in text(result)
 
 
 async def test_a_failure_says_nothing_of_the_machine(

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from mcp import Client
 
 from branchrank.core.errors import ArtifactError, UsageError
-from branchrank.frontends.serve.service import Service
+from branchrank.frontends.serve.mcp import mcp_server
+from branchrank.frontends.serve.service import Service, Workers
 from branchrank.search.systems.search_tools import SearchTools
 from branchrank.search.systems.toolbox import Citation, Toolbox, ToolReply, read_answer
 
@@ -97,6 +99,24 @@ def test_arguments_that_are_not_a_json_object_are_an_error(toolbox: Toolbox, too
     assert reply.error == "WRONG_ARGUMENTS"
     assert tool in reply.text
     assert len(reply.text) < 2_000
+
+
+async def test_over_mcp_the_tools_and_their_errors_are_the_same(service: Service, toolbox: Toolbox) -> None:
+    async with Client(mcp_server(service, Workers(1, 8))) as client:
+        offered = {each.name: each for each in (await client.list_tools()).tools}
+        for each in toolbox.definitions[:-1]:
+            made = offered[each.name]
+            assert (made.description, made.input_schema) == (each.description, each.parameters)
+            assert "$" not in json.dumps(made.output_schema)
+        wrong = [(tool, arguments) for tool, arguments, _ in WRONG]
+        wrong += [("read_file", {"path": path}) for path in REFUSED]
+        for tool, arguments in wrong:
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error, (tool, arguments)
+            reply = call(toolbox, tool, **arguments)
+            assert result.content[0].text.startswith(reply.text), (tool, arguments)
+        for tool in ("nope", "answer"):
+            assert (await client.call_tool(tool, {"query": "cache"})).is_error
 
 
 @pytest.mark.parametrize("name", ["", "nope", "Grep_search", "grep_search ", "predictor_search", "x" * 10**6])

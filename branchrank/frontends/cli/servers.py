@@ -146,7 +146,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
     configured can run only if it answers. The tools read only the corpus of the workspace. The flags for
     addresses and tokens apply only with --transport http, and work as in `branchrank serve`.
     """
-    from branchrank.frontends.serve.mcp import PATH, mcp_application, mcp_server
+    from branchrank.frontends.serve.mcp import PATH, mcp_application, mcp_server, serve_stdio
     from branchrank.frontends.serve.service import Service, Workers
 
     if transport == "http":
@@ -159,7 +159,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
             for number in (signal.SIGINT, signal.SIGTERM):
                 with contextlib.suppress(ValueError):  # raised outside the main thread
                     signal.signal(number, _end)
-            server.run("stdio")
+            serve_stdio(server)
             return
         _run(mcp_application(server, access), address["host"], address["port"], ["serving MCP on "], PATH)
 

@@ -10,64 +10,69 @@ installed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from msgspec import Meta
 
 from branchrank import __version__
 from branchrank.core.errors import BranchRankError, MissingDependencyError
 from branchrank.core.io.printable import safe
-from branchrank.core.records import Hit
+from branchrank.core.records import Hit, Record
 from branchrank.frontends.serve.access import Access
-from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers, check_filters
-from branchrank.search.files.grep_search import Ranking
+from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers
 from branchrank.search.files.read_file import FileRefused
-from branchrank.search.systems.search_tools import ToolAnswer
+from branchrank.search.systems.search_tools import FileLines, ToolAnswer
+from branchrank.search.systems.toolbox import (
+    TOOLS,
+    CallRefused,
+    FilterTexts,
+    Limit,
+    QueryText,
+    ToolArguments,
+    definition,
+    json_schema,
+    read_arguments,
+)
 
 try:
-    from mcp.server import MCPServer
-    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp_types import CallToolResult, TextContent, ToolAnnotations
-    from pydantic import BaseModel, Field
+    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
     from starlette.routing import Route
 except ImportError:
     raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
 from branchrank.frontends.serve.loopback_server import BODY_LIMIT, Guard
 
 PATH = "/mcp"
-QUERY_CHARACTERS = 10_240
-PATH_CHARACTERS = 4_096
-LIMIT = 50
 INSTRUCTIONS = (
     "Search the documentation of this workspace. Cite a result by its path and lines. Use grep_search for "
-    "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for a whole "
-    "file."
-)
-PREDICTOR_SEARCH = (
-    "Return the passages found by one of the workspace's retrieval systems (the same systems that the "
-    "benchmark measures). Systems: {}."
+    "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for the lines "
+    "of a file."
 )
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
-Limit = Annotated[int, Field(ge=1, le=LIMIT, description="maximum number of results")]
-Name = Annotated[
-    str, Field(max_length=100, description="name of a retrieval system (default: the first system)")
-]
 
-FilterTexts = Annotated[
-    tuple[Annotated[str, Field(max_length=1_000)], ...],
-    Field(
-        max_length=20,
-        description="search only documents that match every filter of the form file_path=VALUE, "
-        "where VALUE is a path or a glob",
-    ),
-]
+class PredictorArguments(ToolArguments, frozen=True, kw_only=True):
+    """Return the passages found by one of the workspace's retrieval systems.
+
+    They are the same systems that the benchmark measures.
+    """
+
+    query: QueryText
+    predictor: Annotated[
+        str, Meta(max_length=100, description="name of a retrieval system (default: the first system)")
+    ] = ""
+    limit: Limit = 10
+    filters: FilterTexts = ()
 
 
-class Result(BaseModel):
+class Result(Record, frozen=True, kw_only=True):
     """A passage that consists of the lines ``line_start..line_end`` of the file ``path``.
 
     ``plain`` is the text without markup. ``distance`` is the squared L2 distance to the query, from 0 to 4.
@@ -81,116 +86,83 @@ class Result(BaseModel):
     text: str
     plain: str
     score: float
-    matched_lines: list[int]
+    matched_lines: Sequence[int]
     breadcrumb: str
     distance: float | None
 
 
-class SearchReply(BaseModel):
+class SearchReply(Record, frozen=True, kw_only=True):
     """The results of a search, best first, and the status of the search."""
 
     results: list[Result]
     status: str
 
 
-SearchAnswer = Annotated[CallToolResult, SearchReply]
+class FileReply(Record, frozen=True, kw_only=True):
+    """The exact text of the lines ``line_start..line_end`` of the file ``path``, and the status."""
+
+    path: str
+    line_start: int
+    line_end: int
+    text: str
+    status: str
 
 
-class _Tools:
-    """The tools of a server, whose names, signatures and docstrings are visible to MCP clients."""
-
-    def __init__(self, service: Service, workers: Workers) -> None:
-        self._service = service
-        self._tools = service.workspace.tools
-        self._workers = workers
-
-    async def grep_search(
-        self, query: Text, ranking: Ranking | None = None, limit: Limit = 10, filters: FilterTexts = ()
-    ) -> SearchAnswer:
-        """Return passages that contain the query's words, quoted strings or identifiers.
-
-        Matched lines are marked. With ranking "order", passages are in BM25 order. With "bm25", the 25% of
-        passages with the lowest BM25 scores are also dropped. With "raw", passages are ordered by file and
-        line.
-        """
-        return await self._searched(
-            lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
-        )
-
-    async def vector_search(self, query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
-        """Return the passages that are nearest to the query in meaning and within the distance threshold."""
-        return await self._searched(
-            lambda: self._tools.vector_search(query, limit=limit, filters=filters), filters
-        )
-
-    async def hybrid_search(
-        self,
-        semantic_query: Text,
-        exact_keywords: Annotated[str, Field(max_length=QUERY_CHARACTERS)] = "",
-        ranking: Ranking | None = None,
-        limit: Limit = 10,
-        filters: FilterTexts = (),
-    ) -> SearchAnswer:
-        """Search with grep for exact_keywords and with vectors for semantic_query.
-
-        The results of grep and vector search are combined with reciprocal rank fusion. Without
-        exact_keywords, grep searches for the identifiers, quoted strings and content words of semantic_query.
-        """
-        return await self._searched(
-            lambda: self._tools.hybrid_search(
-                semantic_query, exact_keywords, ranking=ranking, limit=limit, filters=filters
-            ),
-            filters,
-        )
-
-    async def predictor_search(
-        self, query: Text, predictor: Name = "", limit: Limit = 10, filters: FilterTexts = ()
-    ) -> SearchAnswer:
-        return await self._searched(
-            lambda: self._service.tool_search(query, predictor, limit, filters), filters
-        )
-
-    async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """Return the text of an indexed file. Pass the file's path from a search result."""
-        try:
-            text = await _run(self._workers, lambda: self._tools.file_text(path))
-        except FileRefused as refusal:
-            return CallToolResult(content=[TextContent(text=str(refusal))], is_error=True)
-        return CallToolResult(content=[TextContent(text=text)])
-
-    async def _searched(self, search: Callable[[], ToolAnswer], filters: Sequence[str]) -> CallToolResult:
-        def checked() -> ToolAnswer:
-            check_filters(filters)
-            return search()
-
-        answer = await _run(self._workers, checked)
-        data = SearchReply(
-            results=[_result(found.hit) for found in answer.results], status=answer.status.message
-        )
-        return CallToolResult(
-            content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
-        )
-
-
-def mcp_server(service: Service, workers: Workers) -> MCPServer:
+def mcp_server(service: Service, workers: Workers) -> Server[Any]:
     """Return an MCP server whose tools search a workspace, run its predictors and read its files."""
-    server = MCPServer(
-        "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
+    logging.basicConfig(level="ERROR", format="%(message)s")
+    *searches, read = TOOLS
+    order = (*searches, "predictor_search", read)
+    kinds: dict[str, Any] = {name: TOOLS.get(name, PredictorArguments) for name in order}
+    offered = [_offered(name, kinds[name]) for name in order]
+    predictors = f"Systems: {', '.join(service.predictors)}."
+    offered[-2].description = f"{offered[-2].description}\n\n{predictors}"
+
+    def run(asked: Any) -> CallToolResult:
+        if isinstance(asked, PredictorArguments):
+            return _result(service.tool_search(asked.query, asked.predictor, asked.limit, asked.filters))
+        return _result(asked.run(service.workspace.tools))
+
+    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=offered)
+
+    async def call_tool(_context: Any, params: Any) -> CallToolResult:
+        failed = f"Error executing tool {params.name}: "
+        try:
+            asked = read_arguments(kinds, params.name, params.arguments or {})
+            return await workers.run(lambda: run(asked))
+        except (CallRefused, FileRefused) as refusal:
+            return _failure(str(refusal))
+        except RequestRefused as refusal:
+            return _failure(f"{failed}{refusal}")
+        except QueueFullError:
+            return _failure(f"{failed}busy: too many searches are waiting; try again")
+        except Exception as error:  # a client never sees the details
+            known = isinstance(error, BranchRankError)
+            _log.error("%s", safe(str(error) if known else traceback.format_exc()))
+            return _failure(f"{failed}the search failed; the reason is in the server's log")
+
+    return Server(
+        "branchrank",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        get_tool_input_schema={tool.name: tool.input_schema for tool in offered}.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
-    reads = ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
-    tools = _Tools(service, workers)
-    predictors = PREDICTOR_SEARCH.format(", ".join(service.predictors))
-    server.tool(title="Grep search", annotations=reads)(tools.grep_search)
-    server.tool(title="Vector search", annotations=reads)(tools.vector_search)
-    server.tool(title="Hybrid search", annotations=reads)(tools.hybrid_search)
-    server.tool(title="Predictor search", annotations=reads, description=predictors)(tools.predictor_search)
-    server.tool(title="Read file", annotations=reads, structured_output=False)(tools.read_file)
-    return server
 
 
-def mcp_application(server: MCPServer, access: Access) -> Guard:
+def serve_stdio(server: Server[Any]) -> None:
+    """Serve MCP over standard input and output until the client closes them."""
+
+    async def serve() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+def mcp_application(server: Server[Any], access: Access) -> Guard:
     """Return an application that serves MCP over streamable HTTP at ``/mcp``, without sessions."""
     application = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -206,21 +178,41 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
     return Guard(application, access)
 
 
-async def _run(workers: Workers, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, and convert errors to :class:`ToolError` without internal details."""
-    try:
-        return await workers.run(work)
-    except QueueFullError:
-        raise ToolError("busy: too many searches are waiting; try again") from None
-    except FileRefused:
-        raise
-    except RequestRefused as refusal:
-        raise ToolError(str(refusal)) from None
-    except BranchRankError as error:
-        _log.error("%s", safe(error.message))
-        raise ToolError("the search failed; the reason is in the server's log") from None
+def _offered(name: str, kind: type[ToolArguments]) -> Tool:
+    made = definition(name, kind)
+    return Tool(
+        name=name,
+        title=name.replace("_", " ").capitalize(),
+        description=made.description,
+        input_schema=made.parameters,
+        output_schema=json_schema(FileReply if name == "read_file" else SearchReply),
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
+    )
 
 
-def _result(hit: Hit) -> Result:
-    same = {name: getattr(hit, name) for name in Result.model_fields if name in Hit.__struct_fields__}
-    return Result(path=hit.source, matched_lines=list(hit.matched), **same)
+def _failure(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _result(answer: ToolAnswer | FileLines) -> CallToolResult:
+    status = answer.status.message
+    reply: SearchReply | FileReply
+    if isinstance(answer, ToolAnswer):
+        reply = SearchReply(results=[_passage(found.hit) for found in answer.results], status=status)
+    else:
+        reply = FileReply(
+            path=answer.source,
+            line_start=answer.line_start,
+            line_end=answer.line_end,
+            text=answer.content,
+            status=status,
+        )
+    data = msgspec.json.decode(msgspec.json.encode(reply))
+    return CallToolResult(content=[TextContent(text=answer.text)], structured_content=data)
+
+
+def _passage(hit: Hit) -> Result:
+    same = {name: getattr(hit, name) for name in Result.__struct_fields__ if name in Hit.__struct_fields__}
+    return Result(path=hit.source, matched_lines=hit.matched, **same)

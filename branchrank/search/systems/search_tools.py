@@ -117,10 +117,14 @@ class FileLines(Record, frozen=True, kw_only=True):
     status: SearchStatus
 
     @property
+    def line_end(self) -> int:
+        """The last line, which is before the first one if the file is empty."""
+        return self.line_start + self.status.count - 1
+
+    @property
     def shown(self) -> tuple[Span, ...]:
         """The lines of the answer, or nothing for an empty file."""
-        last = self.line_start + self.status.count - 1
-        span = Span(source=self.source, line_start=self.line_start, line_end=last)
+        span = Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
         return (span,) if span.lines else ()
 
     @property

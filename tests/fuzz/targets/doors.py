@@ -183,7 +183,7 @@ TARGETS = (
             _call("vector_search", query="timeout", limit=2),
             _call("hybrid_search", semantic_query="retry", exact_keywords="max_retries", limit=2),
             _call("predictor_search", query="pools", predictor="local"),
-            _call("read_file", path="cache.rst"),
+            _call("read_file", path="cache.rst", line_start=2, lines=3),
         ),
     ),
 )
