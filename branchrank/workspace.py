@@ -273,6 +273,7 @@ class Workspace(Closing):
         latency_sample: int | None = None,
         repeats: int | None = None,
         experiment: str = "benchmark",
+        name: str = "",
         split: str = "",
         filters: str | Sequence[str] = (),
         reports: AnyPath = "reports",
@@ -290,9 +291,10 @@ class Workspace(Closing):
         ``baseline`` is the predictor, or the list of predictors, with which all others are compared (by
         default the first predictor). The value ``"all-pairs"`` compares every pair of predictors.
         ``sample_size`` is the number of questions to draw at random (by default, all questions are used).
-        ``seed`` is the random seed of the sample and of the statistical tests. With ``filters``, such as
-        ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains settings that
-        have no parameter of their own, such as ``"benchmark.delta"``.
+        ``seed`` is the random seed of the sample and of the statistical tests. ``name`` is the run's name in
+        lists and in its report. With ``filters``, such as ``"file_path=guide/*"``, only matching documents
+        are searched. ``settings`` contains settings that have no parameter of their own, such as
+        ``"benchmark.delta"``.
 
         If the arguments are invalid, a single error with all problems is raised before any work starts. A
         failed query counts as a miss and is listed in the report.
@@ -332,6 +334,7 @@ class Workspace(Closing):
             questions=None if questions is None else arguments.path("questions", questions),
             reports=arguments.path("reports", reports),
             experiment=experiment,
+            name=name,
             split=split,
             filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )

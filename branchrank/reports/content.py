@@ -28,11 +28,12 @@ from branchrank.search.systems.query import read_filters
 def heading(run: RunData) -> str:
     """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions.
 
-    The title names the systems that were tuned on the run's questions.
+    The title names the run, and the systems that were tuned on the run's questions.
     """
+    name = f"{run.record.name}: " if run.record.name else ""
     pilot = "Pilot: " if is_pilot(run) else ""
     tuned = f" ({', '.join(names)} tuned on these questions)" if (names := run.record.tuned_here) else ""
-    return f"{pilot}{run.record.experiment}, {asked(run)}{tuned}"
+    return f"{pilot}{name}{run.record.experiment}, {asked(run)}{tuned}"
 
 
 def in_short(run: RunData) -> tuple[str, ...]:

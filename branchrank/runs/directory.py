@@ -148,6 +148,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     experiment: str
+    #: The name that the user gave to this run, which is text for people and never a path.
+    name: str = ""
     status: Literal["running", "finished"] = "running"
     created: str
     command: str
@@ -215,6 +217,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
         llm = self.settings.get("llm", {})
         return {
             **self.sealed_plan,
+            "--name": self.name,
             "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),
@@ -420,7 +423,7 @@ def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
 
 
 class ListedRun(Record, frozen=True, kw_only=True):
-    """A run's directory, status, predictors and number of questions.
+    """A run's directory, name, status, predictors and number of questions.
 
     The status is ``running``, ``interrupted`` (no process is writing the run) or ``finished``. If the run
     can't be read, ``problem`` is the reason and all fields except ``directory`` are empty.
@@ -428,6 +431,7 @@ class ListedRun(Record, frozen=True, kw_only=True):
     """
 
     directory: Path
+    name: str = ""
     status: str = ""
     questions: int = 0
     predictors: tuple[str, ...] = ()
@@ -437,7 +441,8 @@ class ListedRun(Record, frozen=True, kw_only=True):
         if self.problem:
             return safe(f"{self.directory}  unreadable: {self.problem}")
         names = ", ".join(self.predictors)
-        return safe(f"{self.directory}  {self.status}  {self.questions} questions  {names}")
+        name = f"  {self.name}" if self.name else ""
+        return safe(f"{self.directory}{name}  {self.status}  {self.questions} questions  {names}")
 
 
 def list_runs(reports: str | Path = "reports", *others: str | Path) -> list[ListedRun]:
@@ -469,6 +474,7 @@ def list_run(directory: Path) -> ListedRun:
         return ListedRun(directory=directory, problem=getattr(error, "message", str(error)))
     return ListedRun(
         directory=directory,
+        name=run.name,
         status="interrupted" if stopped else run.status,
         questions=len(run.question_ids),
         predictors=tuple(each.name for each in run.predictors),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.commands import invoke
+from support.commands import invoke, make_project
 from support.made_runs import Planned, make_questions, make_run
 from support.worlds import make_index
 
@@ -170,3 +171,43 @@ def test_summaries_of_subcommands_are_whole_sentences(verb: str) -> None:
     done = invoke(verb, "-h")
     assert done.stdout.count("...") == 1  # in the usage
     assert done.stdout.rstrip().endswith(".")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("named"))
+
+
+EXPERIMENT = 'name = "words"\ndata_dir = "data"\n[systems.bm25]\n'
+
+
+@pytest.mark.parametrize("name", ["PR 12: longer chunks", "<b>größer | `k=10` 茶"])
+@pytest.mark.parametrize("verb", ["benchmark", "run"])
+def test_a_run_has_the_name_that_it_was_given(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, name: str
+) -> None:
+    monkeypatch.chdir(project)
+    Path("words.toml").write_text(EXPERIMENT)
+    words = {"benchmark": ("--predictor", "bm25"), "run": ("words.toml",)}
+    quick = ("--latency-sample", 0, "--quiet", "--reports", tmp_path)
+    done = invoke(verb, *words[verb], "--name", name, *quick)
+    assert done.exit_code == 0, done.output
+    [made] = tmp_path.iterdir()
+    assert json.loads((made / "run.json").read_text())["name"] == name
+    assert name not in made.name
+    assert f"{made}  {name}  finished" in invoke("list", "--reports", tmp_path).stdout
+    assert f"{name}: " in invoke("show", made).stdout
+    page = (made / "report.html").read_text(encoding="utf-8")
+    assert html.escape(name, quote=False) in re.search("<h1.*?</h1>", page, re.DOTALL)[0]  # type: ignore[index]
+    assert invoke("verify", made).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["../up", "a\\b", "two\nlines", "x" * 81, " ", "\x1b[31m", "‮desrever"])
+def test_a_name_that_is_no_line_or_a_path_is_refused_before_the_run(
+    project: Path, tmp_path: Path, name: str
+) -> None:
+    words = ("--data-dir", project / "data", "--predictor", "bm25", "--reports", tmp_path / "reports")
+    done = invoke("benchmark", *words, "--name", name)
+    assert done.exit_code == 2
+    assert "--name" in done.stderr
+    assert not (tmp_path / "reports").exists()

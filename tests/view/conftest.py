@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.http_server import Running
 from support.local_page import page_of
 from support.made_runs import Planned, make_corpus, make_questions, make_run
@@ -30,7 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arms = [Planned("local", 0.6), Planned("hybrid", 0.8), Planned("<b>bold</b>", 0.2)]
     dated(make_run(folder, arms[:2], questions), "2026-01-01T00:00:00+00:00")
     others = [Planned("hybrid", 0.7), Planned("local", 0.6), Planned("extra", 0.5)]
-    dated(make_run(folder, others, questions, baseline="local"), "2026-01-02T00:00:00+00:00")
+    change = partial(replace, name="<i>second")
+    dated(make_run(folder, others, questions, baseline="local", change=change), "2026-01-02T00:00:00+00:00")
     newest = make_run(folder, arms, make_questions(25))
     write_report(newest)
     dated(newest, "2026-01-03T00:00:00+00:00")

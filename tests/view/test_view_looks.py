@@ -44,9 +44,10 @@ def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     visit(browser, page, path.replace("both", f"run={keys[1]}&against={keys[0]}"))
     browser.run(_OPEN_SOME)
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run("document.querySelectorAll('b, img, #view script').length") == 0
+    assert browser.run("document.querySelectorAll('b, i, img, #view script').length") == 0
     shown = browser.run("document.body.textContent")
     assert "<b>bold</b>" in shown or path not in ("/", "/questions")
+    assert "<i>second" in shown or path == "/label?add=1"
     assert "<img src=x" in shown or path in ("/", "/compare?both", "/label?add=1")
     assert "\x1b" not in shown
     assert browser.dialogs == browser.console == []

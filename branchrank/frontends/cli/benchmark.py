@@ -153,7 +153,9 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @RUNNING
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
-def run(experiment: Path, reports: Path, fresh: bool, seal: Path | None, quiet: bool, **shown: bool) -> None:
+def run(
+    experiment: Path, reports: Path, name: str, fresh: bool, seal: Path | None, quiet: bool, **shown: bool
+) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
     The whole file is checked before the run, and all problems are reported together. The classes and chunkers
@@ -165,7 +167,13 @@ def run(experiment: Path, reports: Path, fresh: bool, seal: Path | None, quiet: 
     if not dry_run and experiment.is_file() and "predictor" in read_text(experiment, error=UsageError):
         import_from_here()
     plan = plan_from_experiment(
-        experiment, given_flags(), reports=reports, command=typed_command(), notify=say, dry_run=dry_run
+        experiment,
+        given_flags(),
+        reports=reports,
+        name=name,
+        command=typed_command(),
+        notify=say,
+        dry_run=dry_run,
     )
     run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)
 

@@ -80,6 +80,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     status: str = ""
     created: str = ""
     experiment: str = ""
+    name: str = ""
     split: str = ""
     questions: int = 0
     digest: str = ""
@@ -194,6 +195,7 @@ def _facts(record: RunRecord) -> dict[str, Any]:
     return {
         "created": safe(record.created),
         "experiment": safe(record.experiment),
+        "name": safe(record.name),
         "split": safe(record.split),
         "questions": len(record.question_ids),
         "digest": record.questions_digest[:16],

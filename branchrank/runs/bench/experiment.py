@@ -130,6 +130,7 @@ def plan_from_experiment(
     flags: Mapping[str, Any] | None = None,
     *,
     reports: Path = DEFAULT_REPORTS,
+    name: str = "",
     command: str = "",
     notify: Notify = no_notice,
     dry_run: bool = False,
@@ -181,11 +182,11 @@ def plan_from_experiment(
     reader = _Systems(header.systems, settings, repeats, points)
     systems: list[PlannedSystem | BenchmarkPredictor] = []
     failed = []
-    for name, table in header.systems.items():
-        read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, name)
-        made = _attempt(found, partial(_outside, name, table, dry_run) if "predictor" in table else read)
+    for key, table in header.systems.items():
+        read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, key)
+        made = _attempt(found, partial(_outside, key, table, dry_run) if "predictor" in table else read)
         systems += made or ()
-        failed += [name] if made is None else []
+        failed += [key] if made is None else []
     planned = [each for each in systems if isinstance(each, PlannedSystem)]
     for named in planned:
         found += (
@@ -208,6 +209,7 @@ def plan_from_experiment(
         indexes={name: each for name, each in indexes.items() if each is not None and name in used},
         questions=Path(header.questions) if header.questions else None,
         experiment=header.name,
+        name=name,
         split=header.split,
         reports=reports,
         command=command,

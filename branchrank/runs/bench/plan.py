@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TOP_K = "benchmark.top_k"
+LONGEST_NAME = 80
 DEFAULT_INDEX = "default"
 
 
@@ -110,6 +111,7 @@ class Plan(Record, frozen=True, kw_only=True):
     questions: Path | None = None
     reports: Path = DEFAULT_REPORTS
     experiment: str = "benchmark"
+    name: str = ""
     split: str = ""
     filters: tuple[str, ...] = ()
     command: str = ""
@@ -270,12 +272,20 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
     for name, resolved in plan.indexes.items():
         if plan.systems_on(name) and not (dry_run and is_code(resolved.part(IndexSettings).chunker)):
             _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
+    _attempt(found, lambda: check_name(plan.name))
     _attempt(found, lambda: read_filters(plan.filters))
     _attempt(found, lambda: comparisons.check_plan(benchmark, names))
     asked = _attempt(found, lambda: asked_questions(plan))
     if plan.predictors:
         _attempt(found, lambda: plan.folder.corpus_root)
     return found, asked
+
+
+def check_name(name: str) -> None:
+    """Raise :class:`UsageError` unless a run's name is empty or one short line that can't be a path."""
+    if len(name) > LONGEST_NAME or name != name.strip() or not name.isprintable() or {*"/\\"} & {*name}:
+        message = f"the name {name!r} is not one line of up to {LONGEST_NAME} characters without / and \\"
+        raise UsageError(message, remedy=Remedy("choose another {}", "--name"))
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:

@@ -83,6 +83,7 @@ def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
     origins = {name: origin for name, origin in every if name.partition(".")[0] in settings}
     record = RunRecord(
         experiment=plan.experiment,
+        name=plan.name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=plan.command,
         data_dir=relative(plan.data_dir),

@@ -197,6 +197,7 @@ class _RecordedPlan:
             questions=self.access.questions or (self.directory / names.QUESTIONS if keeps else None),
             reports=self.directory.resolve().parent,
             experiment=run.experiment,
+            name=run.name,
             split=run.split,
             filters=run.filters,
             command=run.command,

@@ -4,7 +4,7 @@
 import { TONES, get, link, minute, runPicker } from "/page/view.js";
 
 const facts = [
-  ["experiment", (run) => run.experiment], ["created", (run) => minute(run.created)],
+  ["name", (run) => run.name || "–"], ["experiment", (run) => run.experiment], ["created", (run) => minute(run.created)],
   ["questions", (run) => `${run.questions}${run.split && `, split ${run.split}`} (${run.digest.slice(0, 8)})`],
   ["corpus", (run) => run.corpus], ["measure", (run) => run.measure], ["folder", (run) => run.folder],
 ];

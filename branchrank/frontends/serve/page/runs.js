@@ -82,11 +82,11 @@ function results(run) {
 }
 
 function entry(run, latest) {
-  const name = run.experiment || run.key;
+  const name = run.name || run.experiment || run.key;
   if (run.problem) {
     return make("article", { class: "run" }, make("h3", {}, run.key), make("p", { class: "bad" }, `Can't be read: ${run.problem}`));
   }
-  const facts = [minute(run.created), run.status, counted(run.questions, "question"), run.split && `split ${run.split}`, run.folder];
+  const facts = [run.name && run.experiment, minute(run.created), run.status, counted(run.questions, "question"), run.split && `split ${run.split}`, run.folder];
   const other = latest.get(`${run.experiment} ${run.digest}`);
   const actions = make("p", { class: "actions" },
     link("/questions", { run: run.key }, "Questions"),

@@ -51,7 +51,7 @@ export function post(path, body) {
 // The choice of one run, or of two. A change reloads the view with the runs in its URL.
 export function runPicker(runs, given, two) {
   const finished = runs.filter((run) => run.status === "finished");
-  const name = (run) => [run.experiment, run.created.slice(0, 19).replace("T", " "), counted(run.questions, "question"),
+  const name = (run) => [run.name || run.experiment, run.created.slice(0, 19).replace("T", " "), counted(run.questions, "question"),
     ...(run.verdicts.length === 1 ? [`${run.verdicts[0].candidate}: ${run.verdicts[0].words}`] : [])].join(" · ");
   const run = given.get("run") ?? (finished[0] || { key: "" }).key;
   const form = make("form", { class: "picks", "aria-label": "Runs" });
