@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -17,8 +18,10 @@ from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.cassette import Cassette
 from branchrank.search.llm.gateway import GatewayReply
 from branchrank.search.llm.ledger import totals
-from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message, ReplyError
+from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message, ReplyError, Tool
 from branchrank.search.llm.session import LLMSession
+
+KEY = "sk-planted-agent-key-1"
 
 
 def request(text: str = "hello", question: str = "q1", **context: Any) -> LLMRequest:
@@ -81,6 +84,67 @@ def test_a_failure_is_replayed_as_recorded(tmp_path: Path, script: Script) -> No
         assert len(server.requests) == 2
     assert [answer.fault is None for answer in recorded] == [False, True, False]
     assert rows(run(None, THREE, replay=cassette)) == rows(recorded)
+
+
+def conversation(url: str, cache: Path | None = None, **settings: Any) -> list[GatewayReply[LLMReply]]:
+    """Calls with tools until the model uses none, each after an answer to the one before."""
+    grep = Tool(name="grep", description="Search.", parameters={"type": "object"})
+    messages = [Message(role="user", content="where?")]
+    found: list[GatewayReply[LLMReply]] = []
+    environment = {"BRANCHRANK_LLM_KEY": KEY}
+    options = LLMSettings(**({"retries": 0} | settings))
+    with LLMSession(options, cache_path=cache, environment=environment) as session:
+        gateway = session.gateway(url, "scripted", explicit=True)
+        while not found or (found[-1].value is not None and found[-1].value.tool_calls):
+            step = LLMRequest(stage="agent", messages=tuple(messages), tools=(grep,), context=CallContext())
+            found.append(gateway.ask(step, lambda reply: reply))
+            if (reply := found[-1].value) is not None:
+                messages.append(Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls))
+                messages += [
+                    Message(role="tool", content=f"answer {call.arguments}", tool_call_id=call.id)
+                    for call in reply.tool_calls
+                ]
+    return found
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_conversation_with_tools_is_recorded_cached_and_replayed_without_keys(
+    tmp_path: Path, refuses: bool
+) -> None:
+    def script(chat: scripted.Chat, number: int) -> Action:
+        heard = chat.headers["authorization"]
+        if refuses and chat.format == "tools":
+            return scripted.fail(400, "no tools")
+        if chat.prompt.count("answer {") == 2:
+            return scripted.say("done")
+        if refuses:
+            return scripted.say(json.dumps({"tool": heard, "arguments": {"key": heard}}))
+        return scripted.use((heard, {"key": heard}), content=heard)
+
+    cassette, cache = str(tmp_path / "c.sqlite"), tmp_path / "hybrid" / "cache" / "decisions.sqlite"
+    with ScriptedLLM(script) as server:
+        recorded = conversation(server.base_url, cache, record=cassette)
+        asked = [chat for chat in server.requests if chat.format != "tools" or not refuses]
+        assert len(asked) == len(recorded) == 3
+        sent = scripted.USAGE["prompt_tokens"] + scripted.USAGE["completion_tokens"]
+        assert sum(one.call.prompt_tokens + one.call.completion_tokens for one in recorded) == 3 * sent
+        before = len(server.requests)
+        cached = conversation(server.base_url, cache)
+        assert len(server.requests) == before
+    replayed = conversation("http://127.0.0.1:9/v1", replay=cassette)
+    assert {one.call.served_by for one in cached} == {"cache"}
+    for again in (cached, replayed):
+        for one, other in zip(recorded, again, strict=True):
+            assert one.value is not None
+            assert other.value is not None
+            assert other.value.tool_calls == one.value.tool_calls
+            assert (other.value.text, other.call.completion_tokens) == (one.value.text, 7)
+    calls = [call for one in recorded if one.value is not None for call in one.value.tool_calls]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == [
+        ("Bearer [key]", {"key": "Bearer [key]"})
+    ] * 2
+    assert len({call.id for call in calls}) == 2
+    assert not any(KEY.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 def test_a_call_that_takes_too_long_has_a_fault_and_no_value() -> None:

@@ -22,7 +22,15 @@ from branchrank.core.settings import LLMSettings
 from branchrank.core.spec import Rerank, TreeSearch
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import labels_schema, read_json
-from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message
+from branchrank.search.llm.request import (
+    TRUNCATED,
+    CallContext,
+    LLMReply,
+    LLMRequest,
+    Message,
+    Tool,
+    ToolCall,
+)
 from branchrank.search.llm.session import LLMSession
 from branchrank.search.systems.rerank import RerankCandidate
 
@@ -120,6 +128,30 @@ def test_a_real_model_ranks_and_reports_its_tokens(server: str) -> None:
         found = reranked(POOL[:2], "How do I cache?", Rerank(method="llm"), gateway, CONTEXT)
     assert sorted(found.order) == ["n0", "n1"]
     assert found.calls[0].prompt_tokens > 50
+
+
+def test_a_real_server_takes_tools_and_the_answers_of_tools(server: str) -> None:
+    arguments = {"type": "object", "properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}
+    tools = (Tool(name="grep_search", description="Search the documents.", parameters=arguments),)
+    question = Message(role="user", content="How do I cache?")
+    call = ToolCall(id="call00001", name="grep_search", arguments='{"pattern": "cache"}')
+    later = (
+        question,
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="cache.md:3", tool_call_id=call.id),
+    )
+    with LLMSession(LLMSettings(deadline_s=120.0, retries=0), environment={}) as session:
+        gateway = session.gateway(server, "smollm2")
+        for messages in ((question,), later):
+            made = LLMRequest(stage="agent", messages=messages, tools=tools, context=CONTEXT, max_tokens=60)
+            found = gateway.ask(made, same)
+            assert found.fault in (None, TRUNCATED)
+            assert found.call.reported
+            for used in () if found.value is None else found.value.tool_calls:
+                assert used.name == "grep_search"
+        assert session.notes == []
+        first, second = session.ledger.rows
+        assert second.prompt_tokens > first.prompt_tokens
 
 
 @pytest.mark.full
