@@ -358,6 +358,39 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return f"{self.outcome} ({self.detail!r})" if self.detail else self.outcome
 
 
+class ToolStep(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One call of a tool by an agent.
+
+    ``turn`` is the number of the LLM call that asked for it, from 1. ``arguments`` is JSON text as the model
+    wrote it, cut after 1,000 characters. ``shown`` has the citations (``path:first-last``) of the lines in
+    the tool's answer, which has ``characters`` characters. ``cut`` is the number of characters that were left
+    out, and ``error`` the text of an error that the model was given instead of an answer.
+    """
+
+    turn: Count
+    tool: str
+    arguments: str = ""
+    shown: tuple[str, ...] = ()
+    characters: Count = 0
+    cut: Count = 0
+    error: str = ""
+
+
+class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent did for one question.
+
+    ``answered`` is false if the agent ended without an answer. ``unread`` is the number of cited passages of
+    which no tool had shown a line, and ``invalid`` the number of citations of lines that do not exist.
+    ``text`` is the answer in the agent's words.
+    """
+
+    steps: tuple[ToolStep, ...] = ()
+    answered: bool = True
+    unread: Count = 0
+    invalid: Count = 0
+    text: str = ""
+
+
 class LLMUse(Record, frozen=True, kw_only=True):
     """An LLM call of your own predictor, which returns it in an :class:`Answer`.
 
@@ -392,7 +425,8 @@ class Retrieval(Record, frozen=True, kw_only=True):
     ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the whole
     corpus was searched. ``removed`` is the number of hits that were removed because they overlap an excluded
     span. For a system, these are the different entries among the first k of its branches' lists. ``passages``
-    maps the rank of each hit whose lines are not known to what the predictor returned.
+    maps the rank of each hit whose lines are not known to what the predictor returned. ``agent`` has the
+    steps of an agent.
     """
 
     hits: tuple[Hit, ...]
@@ -405,6 +439,7 @@ class Retrieval(Record, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     incomplete: str = ""
     removed: int = 0
+    agent: AgentLog | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:

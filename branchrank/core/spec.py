@@ -7,7 +7,7 @@ including a stage share the results of that stage.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,10 @@ RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
 #: The key of a field's recommended range in ``Meta(extra=...)``. A value outside this range causes a warning.
 RECOMMENDED = "recommended"
+#: The kind of a branch in which an LLM searches with tools.
+AGENT = "agent"
+AgentTool = Literal["grep_search", "vector_search", "hybrid_search", "read_file"]
+AGENT_TOOLS: tuple[AgentTool, ...] = get_args(AgentTool)
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +66,24 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     final_by: Literal["llm", "lexical"] = "lexical"
 
 
+class AgentSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of an ``agent`` branch, in which an LLM searches with tools.
+
+    Attributes:
+        tools: tools that the LLM may call, besides `answer`
+        max_steps: maximum number of LLM calls per question
+        context_tokens: maximum prompt tokens of one call; the oldest tool answers are dropped to keep it
+        prompt: version of the system prompt
+        fallback: passages if the LLM gives no answer; shown: those that the tools returned; none
+    """
+
+    tools: tuple[AgentTool, ...] = AGENT_TOOLS
+    max_steps: Annotated[int, Meta(ge=1, le=1000)] = 8
+    context_tokens: Annotated[int, Meta(ge=1000, le=1_000_000)] = 16_000
+    prompt: Literal[1] = 1
+    fallback: Literal["shown", "none"] = "shown"
+
+
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search that produces one ranked list.
 
@@ -87,6 +109,11 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expand: Expand | None = None
     tree: TreeSearch | None = None
     options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def agent(self) -> AgentSearch:
+        """The options of an ``agent`` branch. Raises ``msgspec.ValidationError`` for an invalid option."""
+        return msgspec.convert(self.options, AgentSearch)
 
     @property
     def fused_unit(self) -> Unit:
@@ -241,7 +268,8 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether any stage of the system calls an LLM."""
         trees = (branch.tree for branch in self.searched if branch.tree is not None)
         walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
-        return walks or (self.reranks and self.rerank.method in ("llm", "pointwise"))
+        has_agent = any(branch.kind == AGENT for branch in self.searched)
+        return walks or has_agent or (self.reranks and self.rerank.method in ("llm", "pointwise"))
 
     @property
     def llm_label(self) -> str:

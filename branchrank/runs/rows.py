@@ -31,7 +31,7 @@ import msgspec
 from branchrank.core.errors import RunError
 from branchrank.core.io import Closing
 from branchrank.core.io.files import NOT_JSON, atomic_writer, storage_errors
-from branchrank.core.records import Count, LLMCall, Rank, Record, StageTrace
+from branchrank.core.records import AgentLog, Count, LLMCall, Rank, Record, StageTrace
 from branchrank.scoring.matching import JudgedHit
 
 #: The maximum number of repeats for an LLM predictor.
@@ -70,6 +70,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     the number of hits whose returned text is not the text of their lines. ``missing`` and ``ambiguous`` are
     the numbers of hits without lines whose text is at no place of the corpus, and at several. ``unknown`` has
     the sources of the texts that named a source outside the corpus. Empty counts and lists are omitted.
+    ``agent`` has the steps of an agent, without the text of its answer.
     """
 
     question_id: str
@@ -90,6 +91,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     missing: Count | msgspec.UnsetType = msgspec.UNSET
     ambiguous: Count | msgspec.UnsetType = msgspec.UNSET
     unknown: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    agent: AgentLog | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> RowKey:

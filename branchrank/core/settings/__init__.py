@@ -68,6 +68,9 @@ from branchrank.core.settings.systems import (
     SYSTEM_PARTS as SYSTEM_PARTS,
 )
 from branchrank.core.settings.systems import (
+    AgentSettings as AgentSettings,
+)
+from branchrank.core.settings.systems import (
     GrepSettings as GrepSettings,
 )
 from branchrank.core.settings.systems import (

@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, ca
 import msgspec
 from msgspec import Meta
 
-from branchrank.core.settings.fields import Settings, hint_at, reaches, value_at
-from branchrank.core.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
+from branchrank.core.settings.fields import SEVERAL, Settings, hint_at, reaches, value_at
+from branchrank.core.spec import (
+    AGENT,
+    AgentSearch,
+    Branch,
+    Expand,
+    Fuse,
+    Group,
+    Passages,
+    Rerank,
+    Rescore,
+    System,
+    TreeSearch,
+)
 
 #: The dense branch of ``grep`` drops chunks at or above this squared L2 distance between unit vectors.
 DISTANCE_THRESHOLD = 0.5
@@ -66,6 +78,12 @@ LATE_INTERACTION = System(
     rescore=Rescore(method="maxsim", candidates=30),
     rerank=Rerank(method="llm"),
     passages=Passages(lines=25),
+)
+_SEARCH = AgentSearch()
+AGENTS = System(
+    name="agent",
+    branches=(Branch(kind=AGENT, unit="span", top_n=10),),
+    fuse=Fuse(method="none"),
 )
 BM25 = System(name="bm25", branches=(Branch(kind="bm25", top_n=80),))
 DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
@@ -285,6 +303,25 @@ class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
     no_llm: bool = False
 
 
+@alias_fields(AGENTS, base_url="llm.base_url", model="llm.model")
+class AgentSettings(SystemSettings, frozen=True, kw_only=True):
+    """Settings for the ``agent`` predictors, in which an LLM searches with tools and cites what it found.
+
+    Attributes:
+        tools: tools of the predictor `agent`; empty: grep_search, vector_search, hybrid_search, read_file
+        max_steps: maximum number of LLM calls per question
+        context_tokens: maximum prompt tokens of one call; the oldest tool answers are dropped to keep it
+    """
+
+    title: ClassVar[str] = "The agent predictors"
+    tools: Annotated[str, SEVERAL] = ""
+    max_steps: Annotated[int, Meta(ge=1, le=1000)] = _SEARCH.max_steps
+    context_tokens: Annotated[int, Meta(ge=1000, le=1_000_000)] = _SEARCH.context_tokens
+
+
+#: The flags of the LLMs of systems, for the remedies of errors.
+URL_FLAGS = "--hybrid-base-url --pageindex-base-url --agent-base-url"
+MODEL_FLAGS = "--hybrid-model --pageindex-model --agent-model"
 #: The settings records of the built-in systems.
 SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     LocalSettings,
@@ -294,6 +331,7 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     QdrantSettings,
     RetrievalSettings,
     LateInteractionSettings,
+    AgentSettings,
 )
 #: A map from the aliases of all systems to field paths. An alias has the same path in every system.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}

@@ -105,9 +105,9 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @flag(
     "--predictor predictors",
     "Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
-    "api, your own class as module:Class, a pipeline as langchain:module:retriever (also llamaindex, "
-    "haystack, pyterrier), or trec:FILE. Use `all` for the first three predictors in this list, or "
-    "`family` for the first seven. Repeatable.",
+    "agent, agent-grep, agent-vector, agent-memory, api, your own class as module:Class, a pipeline as "
+    "langchain:module:retriever (also llamaindex, haystack, pyterrier), or trec:FILE. Use `all` for the "
+    "first three predictors in this list, or `family` for the first seven. Repeatable.",
     ("all",),
     multiple=True,
 )
@@ -127,7 +127,7 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
 @FUSION
 @RUNNING
 @settings_options("benchmark", "local", "hybrid", "pageindex", "grep", "qdrant", "retrieval")
-@settings_options("late_interaction", "bm25", "llm", "index", "anchoring", "cache", "engine")
+@settings_options("late_interaction", "agent", "bm25", "llm", "index", "anchoring", "cache", "engine")
 def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None:
     """Run predictors on the same questions, and report quality, latency and LLM cost.
 

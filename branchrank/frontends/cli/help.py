@@ -13,6 +13,7 @@ import click
 
 from branchrank.core.errors import Remedy, remedy_text
 from branchrank.core.settings import PARTS, settings_of
+from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 
 #: A command with more flags than this has ``--help-all``.
 MANY = 26
@@ -21,7 +22,8 @@ COMMON = frozenset(
     {
         *("--embedder", "--top-k", "--return", "--sample-size", "--latency-sample"),
         *("--primary", "--measure", "--baseline", "--delta", "--jobs", "--max-calls"),
-        *("--hybrid-base-url", "--hybrid-model", "--pageindex-base-url", "--pageindex-model"),
+        *URL_FLAGS.split(),
+        *MODEL_FLAGS.split(),
         "--hybrid-candidate-cap",
     }
 )

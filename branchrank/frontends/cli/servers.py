@@ -99,7 +99,7 @@ QUEUE = 256
 )
 @QUIET
 @settings_options("local", "pageindex", "hybrid", "grep", "qdrant", "retrieval", "late_interaction")
-@settings_options("llm", "bm25", "index", "cache")
+@settings_options("agent", "llm", "bm25", "index", "cache")
 @settings_options(*RETURNS)
 def serve(
     data_dir: Path, predictors: tuple[str, ...], threads: int, queue: int, quiet: bool, **address: Any

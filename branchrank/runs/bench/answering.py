@@ -185,6 +185,7 @@ def answer(
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
     ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
     found = any(hit.gold is not None for hit in hits[:DEPTH])
+    agent = retrieval.agent
     return msgspec.structs.replace(
         row,
         hits=hits[:top_k],
@@ -196,6 +197,7 @@ def answer(
         lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
         calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
         fallbacks=retrieval.fallbacks,
+        agent=msgspec.UNSET if agent is None else msgspec.structs.replace(agent, text=""),
     )
 
 

@@ -39,6 +39,7 @@ from branchrank.core.settings import (
     Resolved,
     settings_of,
 )
+from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.reader import open_index
@@ -244,8 +245,8 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
         remedy: Remedies = "correct the systems"
         if not all(system.llm.base_url and system.llm.model for system in asking):
             remedy = (
-                Remedy("set an endpoint ({})", "--hybrid-base-url --pageindex-base-url"),
-                Remedy("a model ({})", "--hybrid-model --pageindex-model", instead=False),
+                Remedy("set an endpoint ({})", URL_FLAGS),
+                Remedy("a model ({})", MODEL_FLAGS, instead=False),
                 Remedy("switch the LLM off ({})", "--hybrid-no-llm --pageindex-no-llm"),
             )
         found.append(UsageError("\n".join(wrong), remedy=remedy))
@@ -253,7 +254,7 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
         message = f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM"
-        use_llm = Remedy("set an LLM ({})", "--hybrid-base-url --pageindex-base-url")
+        use_llm = Remedy("set an LLM ({})", URL_FLAGS)
         found.append(UsageError(message, remedy=(use_llm, "remove the flag")))
     outside = [each.name for each in plan.records if each.system is None]
     if plan.filters and outside:

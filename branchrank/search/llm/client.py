@@ -32,6 +32,7 @@ from branchrank.core.io.keys import Endpoint
 from branchrank.core.io.printable import Redactor, guard_logs
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import LLMSettings
+from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 from branchrank.search.llm.completion import Response, failed, read_completion
 from branchrank.search.llm.ledger import Budget
 from branchrank.search.llm.prompts import Shown, rerank_messages
@@ -51,7 +52,6 @@ _FORMS = (("max_tokens", "max_completion_tokens"), ("temperature",), ("seed",))
 _LARGEST_BODY = 8 << 20
 _PROBE_S = 5.0
 
-_URL_FLAGS, _MODEL_FLAGS = "--hybrid-base-url --pageindex-base-url", "--hybrid-model --pageindex-model"
 #: The results of a call to a URL that is not one of the API. The first two are never temporary.
 _MISSING = ("http 404", "http 405", "malformed response", "server error")
 #: The call that checks an endpoint, a small ranking. The run's budget does not count it.
@@ -147,7 +147,7 @@ class ChatClient(Closing):
                 f"no LLM answers at {self.endpoint.url}: {why}",
                 remedy=(
                     "start the server",
-                    Remedy("give another endpoint ({})", _URL_FLAGS),
+                    Remedy("give another endpoint ({})", URL_FLAGS),
                     Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
                     Remedy("let each call use its fallback ({})", "--on-llm-failure"),
                 ),
@@ -179,8 +179,8 @@ class ChatClient(Closing):
             model = self.model or only_model(listed, self.endpoint.url)
             why = ": ".join(filter(None, (found.outcome, found.detail)))
             shown = ", ".join(sorted(listed)[:10])
-            other = Remedy("use a chat model that the server lists ({})", _MODEL_FLAGS, shown)
-            url = Remedy("use the base URL of an OpenAI-compatible API ({})", _URL_FLAGS)
+            other = Remedy("use a chat model that the server lists ({})", MODEL_FLAGS, shown)
+            url = Remedy("use the base URL of an OpenAI-compatible API ({})", URL_FLAGS)
             raise LLMError(
                 f"the model {model!r} at {self.endpoint.url} does not answer: {why}",
                 remedy=other if listed else url,
@@ -331,5 +331,5 @@ def only_model(models: Sequence[str], where: str) -> str:
     shown = ", ".join(sorted(models)[:10]) or "none listed"
     raise LLMError(
         f"no LLM model was given, and {where} has {len(models)} models: {shown}",
-        remedy=Remedy("give one with {}", _MODEL_FLAGS),
+        remedy=Remedy("give one with {}", MODEL_FLAGS),
     )

@@ -25,6 +25,7 @@ from branchrank.core.io.printable import Redactor, environment_secrets
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import CacheSettings, LLMSettings, Resolved
+from branchrank.core.settings.systems import URL_FLAGS
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.search.llm.client import ChatClient, UnreachableError, only_model
@@ -161,7 +162,7 @@ class LLMSession(Closing):
             raise UsageError(
                 "no LLM endpoint was given",
                 remedy=(
-                    Remedy("give one with {}", "--hybrid-base-url --pageindex-base-url"),
+                    Remedy("give one with {}", URL_FLAGS),
                     Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
                 ),
             )

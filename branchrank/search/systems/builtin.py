@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
-from branchrank.core.errors import UsageError, suggestion
+from branchrank.core.errors import Remedy, UsageError, or_else, suggestion
 from branchrank.core.settings import (
     DEFAULT,
+    AgentSettings,
     BenchmarkSettings,
     EmbeddingSettings,
     GrepSettings,
@@ -37,7 +39,7 @@ from branchrank.core.settings import (
 )
 from branchrank.core.settings.fields import with_values
 from branchrank.core.settings.systems import BM25, DENSE
-from branchrank.core.spec import Group, System
+from branchrank.core.spec import AGENT_TOOLS, AgentSearch, Group, System
 
 #: Names that stand for several predictors.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -55,6 +57,35 @@ def pageindex(settings: Resolved) -> System:
     only_final = settings.part(PageindexSettings).llm_final_only
     changes = {"branches.tree.tree.steps_by": "lexical"} if only_final else None
     return _with_llm_as_asked(settings, PageindexSettings, changes)
+
+
+def agent(settings: Resolved, name: str = "agent", tools: tuple[str, ...] | None = None) -> System:
+    """Return an agent with the given tools, or with those of the settings.
+
+    An agent without tools returns nothing if it cites nothing. Raises :class:`UsageError` without an LLM
+    endpoint, and for an unknown tool.
+    """
+    part = settings.part(AgentSettings)
+    if not part.base_url:
+        raise UsageError(
+            f"the predictor {name} asks an LLM, but no LLM endpoint is set",
+            remedy=Remedy("set an endpoint ({})", "--agent-base-url"),
+        )
+    if tools is None:
+        tools = tuple(filter(None, map(str.strip, part.tools.split(",")))) or AGENT_TOOLS
+    if wrong := [tool for tool in tools if tool not in AGENT_TOOLS]:
+        raise UsageError(
+            f"[agent] tools: there is no tool {wrong[0]!r}{or_else(wrong[0], AGENT_TOOLS)}",
+            remedy=Remedy("use {}", "--agent-tools", ",".join(AGENT_TOOLS)),
+        )
+    search = AgentSearch(
+        tools=tools,
+        max_steps=part.max_steps,
+        context_tokens=part.context_tokens,
+        fallback="shown" if tools else "none",
+    )
+    options = msgspec.to_builtins(search)
+    return _laid(settings, AgentSettings, {"name": name, "branches.agent.options": options})
 
 
 def grep(settings: Resolved) -> System:
@@ -143,6 +174,10 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "qdrant": qdrant,
     "sqlite": sqlite,
     "late-interaction": lambda settings: _with_llm_as_asked(settings, LateInteractionSettings),
+    "agent": agent,
+    "agent-grep": lambda settings: agent(settings, "agent-grep", ("grep_search", "read_file")),
+    "agent-vector": lambda settings: agent(settings, "agent-vector", ("vector_search", "read_file")),
+    "agent-memory": lambda settings: agent(settings, "agent-memory", ()),
     "bm25": lambda settings: with_values(BM25, _hits(settings)),
     "dense": lambda settings: with_values(DENSE, _hits(settings)),
 }

@@ -146,6 +146,7 @@ class Engine(Closing):
             notices=tuple(notice for result in results.values() for notice in result.notices),
             incomplete="; ".join(result.incomplete for result in results.values() if result.incomplete),
             removed=len({key for result in results.values() for key in result.removed}),
+            agent=trace.agent,
         )
 
     def _ranked(

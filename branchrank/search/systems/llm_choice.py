@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from branchrank.core.records import Record
-from branchrank.core.spec import System
+from branchrank.core.spec import AGENT, System
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import Shown, excerpt, labels, labels_schema, read_labels
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, Message, estimate_tokens
@@ -155,6 +155,9 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Call
     """
     one = CallBounds()
     for branch in system.branches:
+        if branch.kind == AGENT:
+            agent = branch.agent
+            one = one.plus(agent.max_steps, agent.context_tokens - completion_tokens, completion_tokens)
         tree = branch.tree
         if tree is None:
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.core.errors import UsageError, or_else
 from branchrank.core.ranked_lists import RankedList
-from branchrank.core.records import LLMCall, Record, Scored, Span, StageTrace
+from branchrank.core.records import AgentLog, LLMCall, Record, Scored, Span, StageTrace
 from branchrank.core.settings import arguments
 from branchrank.core.spec import System, Unit
 
@@ -96,6 +96,7 @@ class Trace:
         self.stage_ms: dict[str, float] = {}
         self.calls: list[LLMCall] = []
         self.fallbacks: list[str] = []
+        self.agent: AgentLog | None = None
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:

@@ -67,6 +67,10 @@ class Sources:
             return []
         return text.removesuffix("\n").split("\n")
 
+    def line_count(self, source: str) -> int:
+        """Return the number of a document's lines, or 0 if the index does not have the document."""
+        return len(self.lines(source)) if source in self.index.sources else 0
+
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
         """Return the indexed documents that pass every filter."""
         return frozenset(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from branchrank.core.records import Scored
 from branchrank.core.registry import Registry
 from branchrank.core.settings import Resolved
-from branchrank.core.spec import Branch, Unit
+from branchrank.core.spec import AGENT, Branch, Unit
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.search.systems.query import Asked, Query
 
@@ -190,6 +190,7 @@ KINDS = Registry[BranchKind](
         "qdrant-dense": f"{__name__}.qdrant_branches:QDRANT_DENSE",
         "qdrant-sparse": f"{__name__}.qdrant_branches:QDRANT_SPARSE",
         "tree": f"{__name__}.tree:TREE",
+        AGENT: "branchrank.search.agent.agent_branch:AGENT_BRANCH",
     },
     kind=BranchKind,
 )
