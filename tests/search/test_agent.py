@@ -1,0 +1,270 @@
+"""The agent against scripted servers: what it cites, what it is told, and what the rows record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support import agent_policies as policies
+from support import scripted_llm as scripted
+from support.agent_policies import Policy, answer, call, turn
+from support.scripted_llm import Action, Chat, ScriptedLLM
+from support.worlds import make_workspace
+
+import branchrank as br
+from branchrank.core.errors import UsageError
+from branchrank.core.records import Retrieval
+from branchrank.core.spec import Branch, Fuse, LLMEndpoint, System
+from branchrank.index.index_build import build_index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.llm_stages import open_llm
+
+TEA = "which temperature for green tea"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceFolder]:
+    workspace = make_workspace(tmp_path_factory.mktemp("agent"))
+    with build_index(workspace):
+        yield workspace
+
+
+def system(base_url: str, unit: Any = "span", **options: Any) -> System:
+    branch = Branch(kind="agent", unit=unit, top_n=10, options=options)
+    return System(
+        name="agent",
+        branches=(branch,),
+        fuse=Fuse(method="none"),
+        llm=LLMEndpoint(base_url=base_url, model="scripted"),
+    )
+
+
+def asked(
+    world: WorkspaceFolder, policy: Policy, unit: Any = "span", question: str = TEA, **options: Any
+) -> tuple[Retrieval, list[Chat]]:
+    """What an agent returns for a question, and the requests of its conversation."""
+    from branchrank.index.reader import open_index
+
+    uncached = msgspec.structs.replace
+    with ScriptedLLM(policy) as server, open_index(world) as index:
+        one = system(server.base_url, unit, **options)
+        with open_llm(world, [one.llm]) as stages, Engine(index, world.corpus_root, world.settings) as engine:
+            engine.llm_stages = stages
+            found = engine.retrieve(one, question, 5)
+        return found, list(server.requests)
+
+
+def cited(found: Retrieval) -> list[str]:
+    return [hit.span.citation for hit in found.hits]
+
+
+def test_an_agent_greps_reads_and_cites(world: WorkspaceFolder) -> None:
+    found, chats = asked(world, policies.greps)
+    assert found.agent is not None
+    assert [(step.turn, step.tool, step.error) for step in found.agent.steps] == [
+        (1, "grep_search", ""),
+        (2, "read_file", ""),
+    ]
+    assert cited(found) == list(found.agent.steps[0].shown[:3])
+    assert found.hits[0].source == "guide/brewing.md"
+    assert "green tea wants 75 degrees" in found.hits[0].text.lower()
+    assert (found.agent.answered, found.agent.unread, found.agent.invalid, found.fallbacks) == (True, 0, 0, ())
+    assert [each.stage for each in found.calls] == [f"agent step {turn}" for turn in (1, 2, 3)]
+    assert [each.prompt_tokens for each in found.calls] == [100, 100, 100]
+    names = [tool["function"]["name"] for tool in chats[0].body["tools"]]
+    assert names == ["grep_search", "vector_search", "hybrid_search", "read_file", "answer"]
+    roles = [message["role"] for message in chats[2].body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]
+
+
+def test_several_calls_in_one_turn_are_carried_out_in_order(world: WorkspaceFolder) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        if policies.told(chat):
+            return answer(("install.rst", 1, 4))
+        return turn(
+            call("grep_search", 1, query="kettle"), call("nowhere", 2), call("read_file", 3, path="install.rst")
+        )
+
+    found, chats = asked(world, policy)
+    assert found.agent is not None
+    assert [(step.turn, step.tool, bool(step.error)) for step in found.agent.steps] == [
+        (1, "grep_search", False),
+        (1, "nowhere", True),
+        (1, "read_file", False),
+    ]
+    told = [each for each in chats[1].body["messages"] if each["role"] == "tool"]
+    assert [each["tool_call_id"] for each in told] == ["call_1", "call_2", "call_3"]
+    assert cited(found) == ["install.rst:1-4"]
+
+
+WRONG_CALLS = {
+    "no JSON": {"name": "grep_search", "arguments": "{query"},
+    "not an object": {"name": "grep_search", "arguments": "[]"},
+    "no query": {"name": "grep_search", "arguments": "{}"},
+    "wrong type": {"name": "grep_search", "arguments": '{"query": 1}'},
+    "unknown field": {"name": "grep_search", "arguments": '{"query": "tea", "regex": true}'},
+    "out of range": {"name": "vector_search", "arguments": '{"query": "tea", "limit": 100000}'},
+    "unknown tool": {"name": "shell", "arguments": '{"command": "ls"}'},
+    "outside": {"name": "read_file", "arguments": '{"path": "../../etc/passwd"}'},
+    "no such file": {"name": "read_file", "arguments": '{"path": "nowhere.md"}'},
+    "10 MB": {"name": "grep_search", "arguments": json.dumps({"query": "tea " * 300_000})},
+    "no citations": {"name": "answer", "arguments": '{"text": "so"}'},
+    "lines that do not exist": {
+        "name": "answer",
+        "arguments": '{"citations": [{"path": "index.rst", "line_start": 900, "line_end": 901}], "text": ""}',
+    },
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CALLS)
+def test_a_wrong_call_is_answered_with_an_error(world: WorkspaceFolder, wrong: str) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        if policies.told(chat):
+            return answer(("index.rst", 4, 4))
+        return turn({"id": "a", "type": "function", "function": WRONG_CALLS[wrong]})
+
+    found, chats = asked(world, policy)
+    assert found.agent is not None
+    (step,) = found.agent.steps
+    assert step.error
+    assert len(step.arguments) <= 1_000
+    assert sum(len(str(message)) for message in chats[-1].body["messages"]) < 10_000
+    assert policies.told(chats[-1])[0].startswith(step.error[:50])
+    assert cited(found) == ["index.rst:4-4"]
+
+
+def test_lines_that_no_tool_showed_are_kept_and_counted(world: WorkspaceFolder) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        return answer(("./index.rst", 4, 4), ("nowhere.md", 1, 1), ("index.rst", 4, 4), ("install.rst", 9, 99))
+
+    found, _ = asked(world, policy)
+    assert found.agent is not None
+    assert cited(found) == ["index.rst:4-4"]
+    assert (found.agent.unread, found.agent.invalid) == (1, 2)
+
+
+def test_nothing_can_be_cited(world: WorkspaceFolder) -> None:
+    found, _ = asked(world, lambda chat, number: answer())
+    assert (found.hits, found.fallbacks) == ((), ())
+    assert found.agent is not None
+    assert found.agent.answered
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (policies.loops, "no answer after 3 steps"),
+        (lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.fail(400), "step 2: http 400"),
+        (
+            lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.say(None, refusal="No."),
+            "step 2: refusal",
+        ),
+        (
+            lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.say(""),
+            "step 2: empty reply",
+        ),
+    ],
+    ids=["loops", "fails", "refuses", "is empty"],
+)
+def test_without_an_answer_the_shown_passages_are_returned(
+    world: WorkspaceFolder, policy: Policy, reason: str
+) -> None:
+    found, chats = asked(world, policy, max_steps=3)
+    assert found.agent is not None
+    assert not found.agent.answered
+    assert found.fallbacks == (f"agent: {reason}",)
+    assert cited(found) == list(found.agent.steps[0].shown[:5])
+    assert found.hits[0].fallback == f"agent: {reason}"
+    if reason.startswith("no answer"):
+        assert [tool["function"]["name"] for tool in chats[-1].body["tools"]] == ["answer"]
+
+
+def test_an_agent_without_tools_returns_only_what_it_cites(world: WorkspaceFolder) -> None:
+    found, chats = asked(world, lambda chat, number: answer(("index.rst", 1, 4)), tools=[], fallback="none")
+    assert [tool["function"]["name"] for tool in chats[0].body["tools"]] == ["answer"]
+    assert cited(found) == ["index.rst:1-4"]
+    silent, _ = asked(world, policies.loops, tools=[], fallback="none", max_steps=2)
+    assert (silent.hits, silent.fallbacks) == ((), ("agent: no answer after 2 steps",))
+
+
+def test_citations_in_a_reply_without_calls_are_an_answer(world: WorkspaceFolder) -> None:
+    found, _ = asked(world, lambda chat, number: scripted.say("See `install.rst:9-11` and http://a.b:80/."))
+    assert cited(found) == ["install.rst:9-11"]
+    talks, chats = asked(
+        world, lambda chat, number: scripted.say("Let me think.") if number < 2 else answer(("index.rst", 1, 1))
+    )
+    assert cited(talks) == ["index.rst:1-1"]
+    assert chats[1].body["messages"][-1]["role"] == "user"
+
+
+def test_the_oldest_answers_give_way_to_the_budget(world: WorkspaceFolder) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        if number < 6:
+            return turn(call("read_file", number, path="guide/brewing.md"))
+        return answer(("index.rst", 1, 1))
+
+    found, chats = asked(world, policy, context_tokens=2200)
+    assert found.agent is not None
+    assert found.agent.answered
+    told = policies.told(chats[-1])
+    assert len(told) == 5
+    assert "Green tea wants" not in told[0]
+    assert "guide/brewing.md:1-" in told[0]
+    assert "Green tea wants" in told[-1]
+    again, repeated = asked(world, policy, context_tokens=2200)
+    assert [chat.body for chat in chats] == [chat.body for chat in repeated]
+    assert again.hits == found.hits
+    spent, _ = asked(world, policy, context_tokens=1000)
+    assert spent.fallbacks == ("agent: the context budget was spent before step 1",)
+
+
+def test_cited_passages_stand_for_chunks_in_a_fusion(world: WorkspaceFolder) -> None:
+    found, _ = asked(world, lambda chat, number: answer(("guide/brewing.md", 5, 12)), unit="chunk")
+    assert {hit.source for hit in found.hits} == {"guide/brewing.md"}
+    assert [hit.line_start for hit in found.hits][0] == 5
+    assert all(hit.node_id for hit in found.hits)
+
+
+@pytest.mark.parametrize("refusal", ["http 400", "http 404", "named"])
+def test_a_server_without_tools_is_asked_for_one_object_a_step(world: WorkspaceFolder, refusal: str) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        if "tools" in chat.body:
+            status = 404 if refusal == "http 404" else 400
+            return scripted.fail(status, "unknown field tools" if refusal == "named" else "scripted")
+        users = [each["content"] for each in chat.body["messages"] if each["role"] == "user"]
+        if len(users) == 1:
+            return scripted.say(json.dumps({"tool": "grep_search", "arguments": {"query": "green tea"}}))
+        cites = [{"path": "guide/brewing.md", "line_start": 5, "line_end": 8}]
+        return scripted.say(json.dumps({"tool": "answer", "arguments": {"citations": cites, "text": "So."}}))
+
+    found, chats = asked(world, policy)
+    assert found.agent is not None
+    assert cited(found) == ["guide/brewing.md:5-8"]
+    assert [step.tool for step in found.agent.steps] == ["grep_search"]
+    assert found.agent.unread == 0
+    assert sum("tools" in chat.body for chat in chats) == 1
+    assert "grep_search" in chats[-1].body["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tools": ["shell"]}, {"max_steps": 0}, {"context_tokens": "many"}, {"steps": 3}, {"prompt": 2}],
+    ids=str,
+)
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
+    from branchrank.search.systems.system_checks import problems
+
+    (problem,) = problems(system("http://127.0.0.1:9/v1", **options))
+    assert "options of agent" in problem
+
+
+@pytest.mark.parametrize("name", ["agent", "agent-grep", "agent-vector", "agent-memory"])
+def test_without_an_endpoint_an_agent_is_refused(world: WorkspaceFolder, name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        br.open(world.data_dir).system(name)
+    assert [remedy.flags for remedy in refused.value.remedies] == ["--agent-base-url"]
