@@ -32,7 +32,8 @@ from branchrank.index.reader import Index, measured_distance, open_index, open_o
 from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.search.systems.builtin import GROUPS, Mode, builtin_systems, document_search
+from branchrank.search.systems.builtin import GROUPS, Mode, builtin_systems,
+    predictor_names, document_search
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import LLMStages, open_llm
 from branchrank.search.systems.memo import Memo
@@ -478,8 +479,7 @@ class Workspace(Closing):
 
         Raises :class:`~branchrank.core.errors.UsageError` for an unknown name.
         """
-        spelled = builtin_systems(arguments.texts("names", names, "local"), self.settings)
-        return tuple(system.name for system in spelled)
+        return predictor_names(arguments.texts("names", names, "local"))
 
     @arguments.named
     def search(

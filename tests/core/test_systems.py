@@ -31,8 +31,23 @@ ENDPOINTS = {
     "hybrid": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
     "pageindex": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
     "late_interaction": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
+    "agent": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
 }
 LLM = LLMEndpoint(base_url="http://127.0.0.1:1/v1", model="tiny")
+
+
+
+def agent(name: str, *tools: str, fallback: str = "shown") -> System:
+    options = {
+        "tools": list(tools),
+        "max_steps": 8,
+        "context_tokens": 16_000,
+        "prompt": 1,
+        "fallback": fallback,
+    }
+    branch = Branch(kind="agent", unit="span", top_n=10, options=options)
+    return System(name=name, branches=(branch,), fuse=Fuse(method="none"), llm=LLM)
+
 
 #: What each predictor was made of when its published figures were measured.
 DEFAULTS = {
@@ -106,6 +121,10 @@ DEFAULTS = {
         passages=Passages(lines=25),
         llm=LLM,
     ),
+    "agent": agent("agent", "grep_search", "vector_search", "hybrid_search", "read_file"),
+    "agent-grep": agent("agent-grep", "grep_search", "read_file"),
+    "agent-vector": agent("agent-vector", "vector_search", "read_file"),
+    "agent-memory": agent("agent-memory", fallback="none"),
     "bm25": System(name="bm25", branches=(Branch(kind="bm25", top_n=80),)),
     "dense": System(name="dense", branches=(Branch(kind="dense", top_n=40),)),
 }

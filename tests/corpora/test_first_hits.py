@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.front_doors import Library, Mcp
 
-from branchrank.search.systems.builtin import BUILTIN
+from branchrank.search.systems.builtin import AGENTS, BUILTIN
 
 pytestmark = pytest.mark.corpora
 
@@ -33,7 +33,7 @@ def library(symfony: Path, resources: ExitStack) -> Library:
     return Library(symfony, resources)
 
 
-@pytest.mark.parametrize("predictor", BUILTIN)
+@pytest.mark.parametrize("predictor", [name for name in BUILTIN if name not in AGENTS])
 def test_every_predictor(library: Library, predictor: str) -> None:
     assert PAGE in [hit.source for hit in library().search(QUESTION, predictor, FIRST)]
 

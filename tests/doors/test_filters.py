@@ -19,7 +19,7 @@ from branchrank.core.errors import UsageError
 from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers
-from branchrank.search.systems.builtin import BUILTIN
+from branchrank.search.systems.builtin import AGENTS, BUILTIN
 from branchrank.search.systems.query import read_filters
 
 #: Forty pages that answer better than the one that is wanted.
@@ -71,7 +71,7 @@ def library(project: Path, resources: ExitStack) -> Library:
     return Library(project, resources)
 
 
-@pytest.mark.parametrize("predictor", BUILTIN)
+@pytest.mark.parametrize("predictor", [name for name in BUILTIN if name not in AGENTS])
 @pytest.mark.parametrize("filters", [ONLY, BOTH], ids=["one", "two"])
 def test_the_library_filters_before_ranking(
     library: Library, predictor: str, filters: str | tuple[str, ...]
@@ -86,7 +86,7 @@ def test_the_library_filters_before_ranking(
             assert {re.split("[#@:]", key)[0] for key in stage.keys} == {"guide/route.md"}, stage.stage
 
 
-@pytest.mark.parametrize("predictor", BUILTIN)
+@pytest.mark.parametrize("predictor", [name for name in BUILTIN if name not in AGENTS])
 def test_the_command(project: Path, library: Library, predictor: str) -> None:
     words = [word for each in BOTH for word in ("--filter", each)]
     hits = Command(project).hits("retrieve", "--predictor", predictor, *words, QUERY)

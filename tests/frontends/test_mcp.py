@@ -26,7 +26,7 @@ from branchrank.frontends.serve.access import Access, access_for
 from branchrank.frontends.serve.mcp import mcp_application, mcp_server
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.search.systems.builtin import BUILTIN
+from branchrank.search.systems.builtin import AGENTS, BUILTIN
 from branchrank.search.systems.search_tools import SearchTools, ToolAnswer
 
 CANARY = "canary-5f1d"
@@ -131,7 +131,7 @@ async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path
         [tool] = [each for each in (await client.list_tools()).tools if each.name == "predictor_search"]
         offered = re.search(r"Systems: (.+)\.", tool.description or "")
         assert offered is not None
-        assert set(offered[1].split(", ")) == {*BUILTIN} - {"pageindex", "qdrant"}
+        assert set(offered[1].split(", ")) == {*BUILTIN} - {"pageindex", "qdrant", *AGENTS}
         result = await client.call_tool("predictor_search", {"query": "cache", "predictor": "bm25"})
         assert not result.is_error
         refused = await client.call_tool("predictor_search", {"query": "cache", "predictor": "qdrant"})

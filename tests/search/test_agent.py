@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from support import agent_policies as policies
 from support import scripted_llm as scripted
@@ -15,7 +13,7 @@ from support.agent_policies import Policy, answer, call, turn
 from support.scripted_llm import Action, Chat, ScriptedLLM
 from support.worlds import make_workspace
 
-import branchrank as br
+from branchrank import Workspace
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Retrieval
 from branchrank.core.spec import Branch, Fuse, LLMEndpoint, System
@@ -50,7 +48,6 @@ def asked(
     """What an agent returns for a question, and the requests of its conversation."""
     from branchrank.index.reader import open_index
 
-    uncached = msgspec.structs.replace
     with ScriptedLLM(policy) as server, open_index(world) as index:
         one = system(server.base_url, unit, **options)
         with open_llm(world, [one.llm]) as stages, Engine(index, world.corpus_root, world.settings) as engine:
@@ -73,7 +70,8 @@ def test_an_agent_greps_reads_and_cites(world: WorkspaceFolder) -> None:
     assert cited(found) == list(found.agent.steps[0].shown[:3])
     assert found.hits[0].source == "guide/brewing.md"
     assert "green tea wants 75 degrees" in found.hits[0].text.lower()
-    assert (found.agent.answered, found.agent.unread, found.agent.invalid, found.fallbacks) == (True, 0, 0, ())
+    assert (found.agent.answered, found.agent.unread, found.agent.invalid) == (True, 0, 0)
+    assert found.fallbacks == ()
     assert [each.stage for each in found.calls] == [f"agent step {turn}" for turn in (1, 2, 3)]
     assert [each.prompt_tokens for each in found.calls] == [100, 100, 100]
     names = [tool["function"]["name"] for tool in chats[0].body["tools"]]
@@ -87,7 +85,9 @@ def test_several_calls_in_one_turn_are_carried_out_in_order(world: WorkspaceFold
         if policies.told(chat):
             return answer(("install.rst", 1, 4))
         return turn(
-            call("grep_search", 1, query="kettle"), call("nowhere", 2), call("read_file", 3, path="install.rst")
+            call("grep_search", 1, query="kettle"),
+            call("nowhere", 2),
+            call("read_file", 3, path="install.rst"),
         )
 
     found, chats = asked(world, policy)
@@ -140,7 +140,8 @@ def test_a_wrong_call_is_answered_with_an_error(world: WorkspaceFolder, wrong: s
 
 def test_lines_that_no_tool_showed_are_kept_and_counted(world: WorkspaceFolder) -> None:
     def policy(chat: Chat, number: int) -> Action:
-        return answer(("./index.rst", 4, 4), ("nowhere.md", 1, 1), ("index.rst", 4, 4), ("install.rst", 9, 99))
+        lost = [("nowhere.md", 1, 1), ("install.rst", 9, 99)]
+        return answer(("./index.rst", 4, 4), *lost, ("index.rst", 4, 4))
 
     found, _ = asked(world, policy)
     assert found.agent is not None
@@ -156,24 +157,21 @@ def test_nothing_can_be_cited(world: WorkspaceFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "reason"),
+    ("second", "reason"),
     [
-        (policies.loops, "no answer after 3 steps"),
-        (lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.fail(400), "step 2: http 400"),
-        (
-            lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.say(None, refusal="No."),
-            "step 2: refusal",
-        ),
-        (
-            lambda chat, number: policies.loops(chat, number) if number < 2 else scripted.say(""),
-            "step 2: empty reply",
-        ),
+        (None, "no answer after 3 steps"),
+        (scripted.fail(400), "step 2: http 400"),
+        (scripted.say(None, refusal="No."), "step 2: refusal"),
+        (scripted.say(""), "step 2: empty reply"),
     ],
     ids=["loops", "fails", "refuses", "is empty"],
 )
 def test_without_an_answer_the_shown_passages_are_returned(
-    world: WorkspaceFolder, policy: Policy, reason: str
+    world: WorkspaceFolder, second: Action | None, reason: str
 ) -> None:
+    def policy(chat: Chat, number: int) -> Action:
+        return policies.loops(chat, number) if second is None or number < 2 else second
+
     found, chats = asked(world, policy, max_steps=3)
     assert found.agent is not None
     assert not found.agent.answered
@@ -195,9 +193,8 @@ def test_an_agent_without_tools_returns_only_what_it_cites(world: WorkspaceFolde
 def test_citations_in_a_reply_without_calls_are_an_answer(world: WorkspaceFolder) -> None:
     found, _ = asked(world, lambda chat, number: scripted.say("See `install.rst:9-11` and http://a.b:80/."))
     assert cited(found) == ["install.rst:9-11"]
-    talks, chats = asked(
-        world, lambda chat, number: scripted.say("Let me think.") if number < 2 else answer(("index.rst", 1, 1))
-    )
+    ends = answer(("index.rst", 1, 1))
+    talks, chats = asked(world, lambda chat, number: scripted.say("Well.") if number < 2 else ends)
     assert cited(talks) == ["index.rst:1-1"]
     assert chats[1].body["messages"][-1]["role"] == "user"
 
@@ -226,7 +223,7 @@ def test_the_oldest_answers_give_way_to_the_budget(world: WorkspaceFolder) -> No
 def test_cited_passages_stand_for_chunks_in_a_fusion(world: WorkspaceFolder) -> None:
     found, _ = asked(world, lambda chat, number: answer(("guide/brewing.md", 5, 12)), unit="chunk")
     assert {hit.source for hit in found.hits} == {"guide/brewing.md"}
-    assert [hit.line_start for hit in found.hits][0] == 5
+    assert found.hits[0].line_start == 5
     assert all(hit.node_id for hit in found.hits)
 
 
@@ -266,5 +263,5 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["agent", "agent-grep", "agent-vector", "agent-memory"])
 def test_without_an_endpoint_an_agent_is_refused(world: WorkspaceFolder, name: str) -> None:
     with pytest.raises(UsageError) as refused:
-        br.open(world.data_dir).system(name)
+        Workspace.open(world.data_dir).system(name)
     assert [remedy.flags for remedy in refused.value.remedies] == ["--agent-base-url"]

@@ -16,7 +16,7 @@ from branchrank.core.spec import Branch, Fuse, Rescore, System
 from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedders.protocol import QueryVectors, unit_rows
 from branchrank.index.embedding import wanted_tokens
-from branchrank.search.systems.builtin import BUILTIN, builtin_systems
+from branchrank.search.systems.builtin import AGENTS, BUILTIN, builtin_systems
 from branchrank.search.systems.engine import Engine
 
 #: Scores of the inner embedder that differ by less are a tie, which rounding of vectors can decide.
@@ -54,7 +54,7 @@ def fused_by(method: str, system: System) -> System:
 def systems(engine: Engine) -> dict[str, System]:
     found = {
         f"{system.name} {method}": fused_by(method, system)
-        for system in builtin_systems(tuple(BUILTIN), engine.settings)
+        for system in builtin_systems(tuple(name for name in BUILTIN if name not in AGENTS), engine.settings)
         for method in METHODS
         if system.name != "grep" or method == "rrf"
     }

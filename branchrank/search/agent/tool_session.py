@@ -54,7 +54,7 @@ class ToolSession:
             shown=tuple(span.citation for span in reply.shown),
             characters=reply.characters,
             cut=reply.cut,
-            error=reply.error[:_ERROR],
+            error=reply.text[:_ERROR] if reply.error else "",
         )
         self.steps.append(step)
 

@@ -78,13 +78,13 @@ def agent(settings: Resolved, name: str = "agent", tools: tuple[str, ...] | None
             f"[agent] tools: there is no tool {wrong[0]!r}{or_else(wrong[0], AGENT_TOOLS)}",
             remedy=Remedy("use {}", "--agent-tools", ",".join(AGENT_TOOLS)),
         )
-    search = AgentSearch(
-        tools=tools,
-        max_steps=part.max_steps,
-        context_tokens=part.context_tokens,
-        fallback="shown" if tools else "none",
-    )
-    options = msgspec.to_builtins(search)
+    options = {
+        **msgspec.to_builtins(AgentSearch()),
+        "tools": list(tools),
+        "max_steps": part.max_steps,
+        "context_tokens": part.context_tokens,
+        "fallback": "shown" if tools else "none",
+    }
     return _laid(settings, AgentSettings, {"name": name, "branches.agent.options": options})
 
 
@@ -165,6 +165,13 @@ def _with_llm_as_asked(
     return with_values(system, without)
 
 
+#: The predictors that can't run without an LLM.
+AGENTS: dict[str, Callable[[Resolved], System]] = {
+    "agent": agent,
+    "agent-grep": lambda settings: agent(settings, "agent-grep", ("grep_search", "read_file")),
+    "agent-vector": lambda settings: agent(settings, "agent-vector", ("vector_search", "read_file")),
+    "agent-memory": lambda settings: agent(settings, "agent-memory", ()),
+}
 #: The baselines ``bm25`` and ``dense`` are one branch alone. ``local`` fuses both over chunks with RRF.
 BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "local": lambda settings: _laid(settings, LocalSettings),
@@ -174,17 +181,22 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "qdrant": qdrant,
     "sqlite": sqlite,
     "late-interaction": lambda settings: _with_llm_as_asked(settings, LateInteractionSettings),
-    "agent": agent,
-    "agent-grep": lambda settings: agent(settings, "agent-grep", ("grep_search", "read_file")),
-    "agent-vector": lambda settings: agent(settings, "agent-vector", ("vector_search", "read_file")),
-    "agent-memory": lambda settings: agent(settings, "agent-memory", ()),
+    **AGENTS,
     "bm25": lambda settings: with_values(BM25, _hits(settings)),
     "dense": lambda settings: with_values(DENSE, _hits(settings)),
 }
 
 
 def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
-    """Return the systems for these predictor names, each once, in the given order.
+    """Return the systems for the names of predictors and groups, each once, in the given order.
+
+    Raises :class:`UsageError` for an unknown name, and for a system that the settings do not allow.
+    """
+    return [BUILTIN[name](settings) for name in predictor_names(names)]
+
+
+def predictor_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of predictors, each once, in the given order.
 
     The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
     for an unknown name.
@@ -198,7 +210,7 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
             f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
             remedy=f"choose from {', '.join(known)}, or give a class as module:Class",
         )
-    return [BUILTIN[name](settings) for name in dict.fromkeys(spelled)]
+    return tuple(dict.fromkeys(spelled))
 
 
 Mode = Literal["keyword", "semantic", "hybrid"]
