@@ -32,8 +32,13 @@ from branchrank.index.reader import Index, measured_distance, open_index, open_o
 from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.questions.workspace_files import QuestionFiles
-from branchrank.search.systems.builtin import GROUPS, Mode, builtin_systems,
-    predictor_names, document_search
+from branchrank.search.systems.builtin import (
+    GROUPS,
+    Mode,
+    builtin_systems,
+    document_search,
+    predictor_names,
+)
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import LLMStages, open_llm
 from branchrank.search.systems.memo import Memo

@@ -36,7 +36,6 @@ ENDPOINTS = {
 LLM = LLMEndpoint(base_url="http://127.0.0.1:1/v1", model="tiny")
 
 
-
 def agent(name: str, *tools: str, fallback: str = "shown") -> System:
     options = {
         "tools": list(tools),

@@ -205,7 +205,7 @@ def test_the_oldest_answers_give_way_to_the_budget(world: WorkspaceFolder) -> No
             return turn(call("read_file", number, path="guide/brewing.md"))
         return answer(("index.rst", 1, 1))
 
-    found, chats = asked(world, policy, context_tokens=2200)
+    found, chats = asked(world, policy, context_tokens=2600)
     assert found.agent is not None
     assert found.agent.answered
     told = policies.told(chats[-1])
@@ -213,7 +213,7 @@ def test_the_oldest_answers_give_way_to_the_budget(world: WorkspaceFolder) -> No
     assert "Green tea wants" not in told[0]
     assert "guide/brewing.md:1-" in told[0]
     assert "Green tea wants" in told[-1]
-    again, repeated = asked(world, policy, context_tokens=2200)
+    again, repeated = asked(world, policy, context_tokens=2600)
     assert [chat.body for chat in chats] == [chat.body for chat in repeated]
     assert again.hits == found.hits
     spent, _ = asked(world, policy, context_tokens=1000)
