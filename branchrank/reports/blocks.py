@@ -38,9 +38,9 @@ class Plot(Record, frozen=True, kw_only=True):
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """A report's recommendation, with warnings about the run."""
+    """A report's recommendation in lines, with warnings about the run."""
 
-    text: tuple[Cell, ...]
+    lines: tuple[tuple[Cell, ...], ...]
     cautions: tuple[str, ...] = ()
 
 
@@ -102,8 +102,9 @@ def _markdown_block(block: Block) -> str:
         image = f"![{markdown_text(block.description)}](plots/{block.name}.svg)"
         return f"{image}\n\n{markdown_text(block.caption)}"
     if isinstance(block, Callout):
-        cautions = "".join(f"\n- Warning: {markdown_text(text)}" for text in block.cautions)
-        return " ".join(map(markdown_cell, block.text)) + (cautions and f"\n{cautions}")
+        lines = [" ".join(map(markdown_cell, line)) for line in block.lines]
+        cautions = "\n".join(f"- Warning: {markdown_text(text)}" for text in block.cautions)
+        return "\n\n".join(filter(None, [*lines, cautions]))
     if isinstance(block, QuestionBrowser):
         return markdown_text(block.instead)
     return markdown_table(block)

@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from branchrank.core.io.table import Cell, Styled, plain_cell
+from branchrank.core.io.table import Cell, Styled
 from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.reports.blocks import Callout
 from branchrank.reports.equal_reading import EqualReading, equal_reading
@@ -32,8 +32,10 @@ from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.warnings import Caution, failures, recorded
 from branchrank.runs.words import (
+    MORE_PAGES,
     bounds,
     change,
+    deciding,
     failed_words,
     interval_words,
     margin,
@@ -43,6 +45,7 @@ from branchrank.runs.words import (
     score,
     size,
     unasked_words,
+    way_on,
     why_open,
 )
 from branchrank.scoring.comparison import PILOT_BELOW, Comparison, Verdict
@@ -113,7 +116,7 @@ Kind = Literal[
 
 
 class Recommendation(Record, frozen=True, kw_only=True):
-    """What a run recommends, and why. :func:`recommendation_cells` puts it into words."""
+    """What a run recommends, and why. :func:`headline` puts it into words."""
 
     kind: Kind
     #: The system that is recommended, or that leads.
@@ -131,15 +134,38 @@ class Recommendation(Record, frozen=True, kw_only=True):
         return self.closest if self.kind in ("dearer", "open") else None
 
 
+class Headline(Record, frozen=True, kw_only=True):
+    """The verdict in three lines, which the terminal, the reports and notebooks show.
+
+    ``use`` is what to use, followed by sentences about its cost, ``evidence`` are sentences, and ``next`` is
+    the next step.
+    """
+
+    use: tuple[str, ...]
+    evidence: tuple[str, ...]
+    next: str
+
+    @property
+    def lines(self) -> tuple[tuple[Cell, ...], ...]:
+        """The three lines, each of which starts in bold."""
+        first, *more = self.use
+        return (
+            (Styled(first), *more),
+            (Styled("Evidence:"), *self.evidence),
+            (Styled("Next:"), self.next),
+        )
+
+
 def recommendation(run: RunData) -> Callout:
     """Return the recommendation, together with all cautions about the run."""
-    text = recommendation_cells(run, recommended(run))
-    return Callout(text=text, cautions=tuple(map(str, cautions(run))))
+    lines = headline(run, recommended(run)).lines
+    return Callout(lines=lines, cautions=tuple(map(str, cautions(run))))
 
 
 def recommendation_text(run: RunData) -> str:
-    """Return the recommendation as plain text, without cautions."""
-    return " ".join(map(plain_cell, recommendation_cells(run, recommended(run))))
+    """Return the recommendation and its evidence as plain text, without cautions."""
+    found = headline(run, recommended(run))
+    return " ".join([*found.use, *found.evidence])
 
 
 def recommended(run: RunData) -> Recommendation:
@@ -187,18 +213,51 @@ def _leading(run: RunData, leader: str, rivals: tuple[Comparison, ...]) -> Recom
     return Recommendation(kind=kind, system=leader, rivals=rivals, closest=closest, reading=read)
 
 
-def recommendation_cells(run: RunData, made: Recommendation) -> tuple[Cell, ...]:
-    """Put a recommendation into words. The first two cells are the verdict."""
+def headline(run: RunData, made: Recommendation) -> Headline:
+    """Put a recommendation into words."""
     if made.closest is not None:
-        return _SENTENCES[made.kind](run, made, made.closest)
-    if made.kind == "alone":
-        return _alone(run, made.system)
-    why = {
-        "unanswerable": "none of the questions has an answer in the corpus.",
-        "failed": "every query failed.",
-    }
-    zero = f"every system scored 0 ({_found(run, made.system)})." if made.kind == "zero" else ""
-    return (Styled("No recommendation:"), zero or why[made.kind])
+        use, evidence = _SENTENCES[made.kind](run, made, made.closest)
+    elif made.kind == "alone":
+        use, evidence = _alone(run, made.system)
+    else:
+        why = {
+            "unanswerable": "None of the questions has an answer in the corpus.",
+            "failed": "Every query failed.",
+        }
+        zero = f"Every system scored 0 ({_found(run, made.system)})." if made.kind == "zero" else ""
+        use, evidence = ["No recommendation."], [zero or why[made.kind]]
+    first, *more = evidence
+    return Headline(use=tuple(use), evidence=(first[:1].upper() + first[1:], *more), next=_next(run, made))
+
+
+_NEXT = {
+    "unanswerable": "add questions that the corpus answers, with branchrank questions add.",
+    "failed": "fix the error with which every query failed.",
+    "zero": "check the gold with branchrank questions check.",
+    "alone": "compare it with a second system, such as --predictor bm25.",
+    "unasked": "write questions about the other pages, with branchrank questions add.",
+    "longer": "compare hits of the same length, with --passage-lines.",
+}
+
+
+def _next(run: RunData, made: Recommendation) -> str:
+    """Return what to do next, as a sentence that starts in lower case."""
+    if (rival := made.open) is not None:
+        if rival.reason == "failures":
+            return "fix what failed, and run the benchmark again."
+        if rival.reason == "unplaced texts":
+            return "find the texts that are not in the corpus, or index their pages."
+        pair = sorted((rival.candidate, rival.baseline), key=run.judgment.baselines.__contains__)
+        decides = deciding(rival)
+        return f"{' vs '.join(pair)}: {f'{decides}; {way_on(rival)}' if decides else MORE_PAGES}."
+    if made.kind in _NEXT:
+        return _NEXT[made.kind]
+    if is_pilot(run):
+        more = f"{len(run.scores.answerable)} of {PILOT_BELOW}"
+        return f"add questions with branchrank questions add; there are {more}."
+    wrong = sum(value < 1 for value in run.scores.per_question(made.system, run.primary).values())
+    asked = plural(wrong, "question") if wrong else ""
+    return f"read the {asked} that it does not get right." if wrong else "write harder questions."
 
 
 def decided(run: RunData) -> list[str]:
@@ -217,14 +276,14 @@ def decided(run: RunData) -> list[str]:
 
 
 def _rivals(run: RunData, name: str) -> tuple[Comparison, ...]:
-    """Return the comparisons of ``name`` as the candidate, in ascending order of difference."""
+    """Return the comparisons of name as the candidate, in ascending order of difference."""
     seen = [_seen_from(each, name) for each in run.judgment.comparisons]
     own = [each for each in seen if each.candidate == name]
     return tuple(sorted(own, key=lambda each: (each.difference, each.baseline)))
 
 
 def _seen_from(each: Comparison, name: str) -> Comparison:
-    """Return a comparison with ``name`` as the candidate, if ``name`` is the baseline."""
+    """Return a comparison with name as the candidate, if name is the baseline."""
     if each.baseline != name:
         return each
     turned: dict[str, Verdict] = {"better": "worse", "worse": "better"}
@@ -247,7 +306,11 @@ def _seen_from(each: Comparison, name: str) -> Comparison:
     )
 
 
-def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
+#: The sentences of the first line of a headline, and those of the second line.
+_Lines = tuple[list[str], list[str]]
+
+
+def _alone(run: RunData, name: str) -> _Lines:
     why = "It is the only system in this run, so nothing was compared."
     if len(run.predictors) > 1:
         why = "It was not compared, because every query of the systems to compare it with failed."
@@ -255,26 +318,26 @@ def _alone(run: RunData, name: str) -> tuple[Cell, ...]:
     estimate, likely = row.estimates[measure], ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {bounds(estimate, measure)})"
-    return (Styled(f"{name}:"), f"{_found(run, name)}{likely}.", _cost(row), why)
+    return [f"Only {name} was measured.", _cost(row)], [f"{_found(run, name)}{likely}.", why]
 
 
-def _better(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
+def _better(run: RunData, made: Recommendation, closest: Comparison) -> _Lines:
     name, others = made.system, len(made.rivals) - 1
     over = f"better than {closest.baseline} ({_difference(run, closest)})"
     if others:
         over += f" and {plural(others, 'other')}"
     lead = {
-        "unasked": f"Better on the pages asked, {name}:",
-        "longer": f"Better with longer hits, {name}:",
-    }.get(made.kind, f"{_verb(run)} {name}:")
-    read = f" {_reading_words(run, made.reading)}" if made.reading else ""
-    more = [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
+        "unasked": f"Better on the pages asked: {name}.",
+        "longer": f"Better with longer hits: {name}.",
+    }.get(made.kind, f"{_verb(run)} {name}.")
+    more = [_reading_words(run, made.reading)] if made.reading else []
     compared = {name, *(rival.baseline for rival in made.rivals)}
     if rest := [each for each in run.predictors if each not in compared]:
         more.append(
             f"It was not compared with {', '.join(rest)}; --all-pairs compares every pair of systems."
         )
-    return (Styled(lead), f"{_found(run, name)}, {over}.{read}", *more)
+    costs = [_cost(run.summary_row(name)), *_faster(run, name, closest.baseline)]
+    return [lead, *costs], [f"{_found(run, name)}, {over}.", *more]
 
 
 def _reading_words(run: RunData, read: EqualReading) -> str:
@@ -293,35 +356,35 @@ def _is_settled(run: RunData, each: Comparison) -> bool:
     return each.identical or each.verdict == "equivalent within delta" or (is_baseline and each.excludes_loss)
 
 
-def _tie(run: RunData, made: Recommendation, closest: Comparison) -> tuple[Cell, ...]:
+def _tie(run: RunData, made: Recommendation, closest: Comparison) -> _Lines:
     name = made.system
-    more = [_open(closest)] if made.open else []
+    more = _open(closest) if made.open else []
     if others := [each.baseline for each in made.rivals if each.verdict != "better" and each is not closest]:
         more.append(f"No clear win over {others[0] if len(others) == 1 else f'{len(others)} other systems'}.")
     more += decided(run)
     leads = "leads" if closest.difference else "shares the lead"
-    lead = f"Inconclusive, {name} {leads}:" if made.open else f"{_verb(run)} {name}:"
+    lead = f"Inconclusive, {name} {leads}." if made.open else f"{_verb(run)} {name}."
     failed = f"{failed_words(closest)}; " if closest.reason == "failures" else ""
     costs = (_cost(run.summary_row(name)), *_faster(run, name, closest.baseline))
-    return (Styled(lead), f"{failed}{_found(run, name)}, {_unclear(run, closest)}.", *more, *costs)
+    return [lead, *costs], [f"{failed}{_found(run, name)}, {_unclear(run, closest)}.", *more]
 
 
-def _trade(run: RunData, made: Recommendation, rival: Comparison) -> tuple[Cell, ...]:
+def _trade(run: RunData, made: Recommendation, rival: Comparison) -> _Lines:
     """Recommend the cheaper system if a loss of delta or more is excluded, and otherwise name it."""
     leader, name = rival.candidate, rival.baseline
     if made.open:
         most = "an unknown amount" if rival.ci_high is None else size(rival.ci_high, rival.measure)
-        lead, text = "Inconclusive:", f"{name} costs less than {leader} and may lose up to {most}."
-        more = [_open(rival), *decided(run)]
+        lead, text = "Inconclusive.", f"{name} costs less than {leader} and may lose up to {most}."
+        more = [*_open(rival), *decided(run)]
     else:
         gain = "identical hits" if rival.identical else f"less than {margin(rival.delta, rival.measure)}"
-        lead, more = f"{_verb(run)} {name}:", []
+        lead, more = f"{_verb(run)} {name}.", []
         text = f"{_found(run, name)}; {leader} costs an LLM for {gain}."
     scored = (
         f"{leader} scored {_score(run, leader)} ({_difference(run, rival)}), and {name} {_score(run, name)}."
     )
     costs = (_cost(run.summary_row(leader), leader), *_faster(run, name, leader))
-    return (Styled(lead), text, *more, scored, *costs)
+    return [lead, *costs], [text, *more, scored]
 
 
 _SENTENCES = {
@@ -380,11 +443,10 @@ def _difference(run: RunData, rival: Comparison) -> str:
     )
 
 
-def _open(rival: Comparison) -> str:
-    """Say why a comparison is open, and how many questions would decide, as a sentence."""
-    first, *more = why_open(rival)
-    words = "; ".join(more if more and first == "inconclusive" else [first, *more])
-    return f"{words[:1].upper()}{words[1:]}."
+def _open(rival: Comparison) -> list[str]:
+    """Say why a comparison is open in at most one sentence, if the headline's first line does not."""
+    words = "; ".join(each for each in why_open(rival) if each not in ("inconclusive", deciding(rival)))
+    return [f"{words[:1].upper()}{words[1:]}."] if words else []
 
 
 def _unclear(run: RunData, rival: Comparison) -> str:

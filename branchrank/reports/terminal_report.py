@@ -15,20 +15,13 @@ from branchrank.core.io.printable import safe
 from branchrank.core.io.table import Cell, Styled, Table, plain_cell, table_of
 from branchrank.reports.content import heading
 from branchrank.reports.losses import misses
-from branchrank.reports.recommendation import cautions, decided, recommendation_cells, recommended
+from branchrank.reports.recommendation import cautions, headline, recommended
 from branchrank.reports.result import named_rows, over, rates_tables, scoring_words
 from branchrank.runs.directory import LATEST, find_run
 from branchrank.runs.explanation import short_id
 from branchrank.runs.run_data import RunData, with_others
 from branchrank.runs.summary import FIRST_RATES, columns_of
-from branchrank.runs.words import (
-    MORE_PAGES,
-    deciding,
-    opening,
-    score,
-    sentence,
-    way_on,
-)
+from branchrank.runs.words import opening, score, sentence
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
 PIPE_WIDTH = 400
@@ -102,22 +95,16 @@ def print_summary(run: RunData) -> None:
     made = recommended(run)
     say(console, title(run), style="bold")
     console.print()
-    console.print(Text(" ").join(map(_text, recommendation_cells(run, made)[:2])))
-    if made.open is not None and (clear := decided(run)):
-        say(console, f"Clear: {' '.join(clear)}")
+    for cells in headline(run, made).lines:
+        console.print(Text(" ").join(map(_text, cells)))
     for caution in cautions(run):
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
     print_table(console, summary_table(run))
     console.print()
-    place, steps = _place(run.directory), []
-    if made.open is not None:
-        pair = sorted((made.open.candidate, made.open.baseline), key=run.judgment.baselines.__contains__)
-        decides = deciding(made.open)
-        steps = [f"{' vs '.join(pair)}: {decides or MORE_PAGES}", *([way_on(made.open)] if decides else [])]
-    keys = misses(run, made.system)
-    steps += [f"branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
-    for line in ["next:", *(f"  {step}" for step in steps)] if steps else ():
+    place, keys = _place(run.directory), misses(run, made.system)
+    steps = [f"  branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
+    for line in ["misses:", *steps] if steps else ():
         console.print(Text(safe(line)), soft_wrap=True)  # a command that is wrapped can't be copied
 
 

@@ -179,7 +179,8 @@ def block_html(block: Block, drawings: Mapping[str, str]) -> str:
 def _callout(block: Callout) -> str:
     items = "".join(f"<li><strong>Warning</strong> {html_text(text)}</li>" for text in block.cautions)
     cautions = f'<ul class="cautions">{items}</ul>' if items else ""
-    return f'<div class="callout"><p>{" ".join(map(html_cell, block.text))}</p>{cautions}</div>'
+    lines = "".join(f"<p>{' '.join(map(html_cell, line))}</p>" for line in block.lines)
+    return f'<div class="callout"><div class="verdict">{lines}</div>{cautions}</div>'
 
 
 #: Row headings are not bold, because a predictor's name in bold marks a significant winner.

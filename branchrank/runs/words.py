@@ -289,7 +289,7 @@ def way_on(comparison: Comparison) -> str:
         most = 2 * comparison.clusters >= comparison.documents
         others = "" if most else "; questions on its other pages narrow the interval"
         return f"choose by cost{others}"
-    return "write them with `branchrank questions add`, or try `branchrank questions mine`"
+    return "write them with branchrank questions add, or try branchrank questions mine"
 
 
 def _what_would_settle(comparison: Comparison) -> str:

@@ -32,10 +32,11 @@ def test_show_ends_with_the_next_steps_and_the_report(made: Run) -> None:
     done = invoke("show", "latest")
     lines = done.stdout.splitlines()
     verdict = next(line for line in lines if line.startswith("Inconclusive"))
-    assert len(verdict.split()) <= 30
-    place = lines.index("next:")
+    use, evidence, step = lines[lines.index(verdict) :][:3]
+    assert len(f"{use} {evidence}".split(". ")[0].split()) <= 30
+    assert evidence.startswith("Evidence: ")
     needs = re.fullmatch(
-        r"  hybrid vs local: (about [\d,]+ questions on (\d+) pages would decide)", lines[place + 1]
+        r"Next: hybrid vs local: (about [\d,]+ questions on (\d+) pages would decide); (.*)\.", step
     )
     assert needs
     written = made.directory / "run.json"
@@ -50,18 +51,18 @@ def test_show_ends_with_the_next_steps_and_the_report(made: Run) -> None:
     for documents, settled, way in (
         (30, few.format(30), "choose by cost"),
         (sparse, few.format(sparse), "choose by cost; questions on its other pages narrow the interval"),
-        (100_000, "", lines[place + 2].strip()),
+        (100_000, "", needs[3]),
     ):
         written.write_text(json.dumps({**record, "indexes": [{**index, "documents": documents}]}))
         shown = invoke("show", "latest").stdout
-        assert f"\n  hybrid vs local: {settled or needs[1]}\n  {way}\n" in shown
+        assert f"\nNext: hybrid vs local: {settled or needs[1]}; {way}.\n" in shown
         assert ("would decide" in shown) == (not settled)
         _, *opened, last = re.split(r"\n  (?:open|next): ", invoke("advise", made.directory).stdout)
         assert len(opened) == 2
         assert all((settled in each and "would decide" not in each) == bool(settled) for each in opened)
         assert last.endswith(f"{settled}; {way}\n" if settled else " --questions FILE\n")
     written.write_text(json.dumps(record))
-    for line in lines[place + 3 : -1]:
+    for line in lines[lines.index("misses:") + 1 : -1]:
         assert line.startswith("  branchrank explain ")
         assert f"{line.split()[-1]}: where does kettle" in invoke(*shlex.split(line)[1:]).stdout
     assert lines[-1] == f"report: reports/{made.directory.name}/report.html"

@@ -35,7 +35,7 @@ def test_the_advice_without_limits_is_the_recommendation_of_the_report(runs: tup
     said = invoke("advise", str(first.directory)).output
     [advice] = library.advise([first.directory])
     assert advice.recommendation == recommendation_text(first)
-    assert advice.recommendation.startswith("Use good: ")
+    assert advice.recommendation.startswith("Use good. ")
     assert advice.recommendation in said
     assert (advice.best, advice.cheapest, advice.open, advice.left_out) == ("good", "good", (), {})
 
@@ -49,7 +49,7 @@ def test_runs_over_the_same_questions_are_merged_and_limits_leave_systems_out(
     assert both.cheapest in ("asked", "good")
     said = invoke("advise", *paths, "--max-cost", "0").output
     assert "left out: asked (cost " in said
-    assert "Use good: " in said
+    assert "Use good. " in said
     rows = {row.predictor: row.latency_p95_ms for run in reversed(runs) for row in run.summary_rows}
     p95, fastest = min((p95, name) for name, p95 in rows.items())
     none = invoke("advise", *paths, "--max-p95", "0.000001").output

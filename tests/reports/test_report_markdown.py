@@ -205,7 +205,7 @@ def test_text_is_escaped(nasty: str) -> None:
                 title="x",
                 blocks=(
                     nasty,
-                    Callout(text=(nasty,), cautions=(nasty,)),
+                    Callout(lines=((nasty,), (Styled("x"), nasty)), cautions=(nasty,)),
                     Table(caption="c", headings=("a", "b"), rows=((nasty, Styled(nasty)),)),
                 ),
             ),

@@ -39,11 +39,12 @@ def test_every_number_fits_into_80_columns(
     for name, line in zip(NAMES, lines[head + 1 :], strict=False):
         cells = line.split()
         assert (cells[0], len(cells)) == (name, 10)
-    assert lines[2].startswith("Inconclusive, hybrid leads: ")
-    last = lines[lines.index("next:") + 1 :]
-    assert re.fullmatch(r"  hybrid vs local: about [\d,]+ questions on \d+ pages would decide", last[0])
-    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last[2:])
-    assert len(last) == 5
+    assert lines[2].startswith("Inconclusive, hybrid leads. ")
+    [step] = [line for line in lines if line.startswith("Next: ")]
+    assert re.match(r"Next: hybrid vs local: about [\d,]+ questions on \d+ pages would decide;", step)
+    last = lines[lines.index("misses:") + 1 :]
+    assert all(line.startswith(f"  branchrank explain {made.directory} q0") for line in last)
+    assert len(last) == 3
     print_details(made)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert any(line.startswith("A strict hit contains") for line in lines)
@@ -59,7 +60,7 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     print_summary(run)
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line]) == 12
-    assert [line for line in lines if line.startswith(long)] == [lines[7]]
+    assert [line for line in lines if line.startswith(long)] == [lines[9]]
     print_details(run)
     verdict = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{long} vs local: ")]
     assert len(verdict) == 1
@@ -84,7 +85,7 @@ def test_the_verdict_and_winners_are_bold_only_on_a_terminal(
     print_details(made)
     print_summary(made)
     out = capsys.readouterr().out
-    assert "\x1b[1mUse local:\x1b[0m" in out
+    assert "\x1b[1mUse local.\x1b[0m" in out
     assert "\x1b[1mlocal" in out
     assert "\x1b[1mpoor" not in out
     pilot = make_run(tmp_path, questions=make_questions(9), latency_sample=0)
