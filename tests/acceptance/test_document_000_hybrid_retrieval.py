@@ -211,14 +211,15 @@ class TestDocumentReadingWithExplicitErrorReporting:
     def test_requirement(self, mcp: Mcp) -> None:
         for source in ("cache.rst", "http/client.rst", "deploy.md"):
             answer = mcp("read_file", path=source)
-            assert answer.content == DOCUMENTS[source]
+            assert [each["text"] for each in answer.results] == [DOCUMENTS[source]]
             shown = [line.partition(" | ")[2] for line in answer.text.split("\n")[1:]]
             assert shown == DOCUMENTS[source].removesuffix("\n").split("\n")
 
     def test_file_read_success(self, mcp: Mcp, project: Path) -> None:
         for path in ("umlaut.txt", project / "docs" / "umlaut.txt"):
             answer = mcp("read_file", path=str(path))
-            assert (answer.content, answer.is_error) == ("Grüße\n", False)
+            assert [each["text"] for each in answer.results] == ["Grüße\n"]
+            assert not answer.is_error
             assert answer.text == "[umlaut.txt:1-1]\n  1 | Grüße"
 
     def test_file_not_found(self, mcp: Mcp) -> None:

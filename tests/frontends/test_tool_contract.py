@@ -230,7 +230,7 @@ class TestReadFile:
     @pytest.fixture
     def long(self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch) -> SearchTools:
         """The text of ``cache.rst`` is long."""
-        monkeypatch.setattr(type(tools._reader), "_read", lambda *_: ("cache.rst", LONG))
+        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", LONG))
         return tools
 
     @pytest.mark.parametrize("size", [100, 1_000, 32 * 1024])
@@ -257,7 +257,7 @@ class TestReadFile:
     def test_a_line_that_does_not_fit_is_cut(
         self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(type(tools._reader), "_read", lambda *_: ("cache.rst", f"{'ä' * 300}\r\nb\r\n"))
+        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", f"{'ä' * 300}\r\nb\r\n"))
         reply = call(Toolbox(tools, answer_bytes=101), "read_file", path="cache.rst")
         assert (reply.characters, reply.cut) == (50, 255)
         assert "line_start=2" in reply.text
@@ -267,9 +267,10 @@ class TestReadFile:
         assert reply.text.endswith("  2 | b")
 
     def test_an_empty_file_shows_no_lines(self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(type(tools._reader), "_read", lambda *_: ("cache.rst", ""))
+        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", ""))
         reply = call(Toolbox(tools), "read_file", path="cache.rst")
         assert (reply.shown, reply.error) == ((), "")
+        assert "empty" in reply.status
         assert call(Toolbox(tools), "read_file", path="cache.rst", line_start=2).error == "NO_SUCH_LINE"
 
     def test_a_file_has_one_name(self, toolbox: Toolbox, tools: SearchTools) -> None:

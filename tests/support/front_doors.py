@@ -139,13 +139,12 @@ class Http(_Served):
 
 
 class ToolResult(NamedTuple):
-    """What an MCP tool answered: its text, and as data the results, the status and the text of a file."""
+    """What an MCP tool answered: its text, and as data the results and the status."""
 
     text: str
     is_error: bool
     results: list[dict[str, Any]]
     status: str
-    content: str = ""
 
     @property
     def places(self) -> list[tuple[str, int, int]]:
@@ -179,8 +178,7 @@ class Mcp(_Served):
         result = asyncio.run(call())
         (content,) = result.content
         data = result.structured_content or {}
-        results, *texts = (data.get(name) for name in ("results", "status", "text"))
-        return ToolResult(content.text, result.is_error, results or [], *(each or "" for each in texts))
+        return ToolResult(content.text, result.is_error, data.get("results", []), data.get("status", ""))
 
 
 class Shown(NamedTuple):

@@ -25,13 +25,11 @@ from branchrank.core.records import Hit, Record
 from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers
 from branchrank.search.files.read_file import FileRefused
-from branchrank.search.systems.search_tools import FileLines, ToolAnswer
+from branchrank.search.systems.search_tools import ToolAnswer
 from branchrank.search.systems.toolbox import (
     TOOLS,
     CallRefused,
-    FilterTexts,
-    Limit,
-    QueryText,
+    SearchArguments,
     ToolArguments,
     definition,
     json_schema,
@@ -58,18 +56,16 @@ INSTRUCTIONS = (
 _log = logging.getLogger(__name__)
 
 
-class PredictorArguments(ToolArguments, frozen=True, kw_only=True):
+class PredictorArguments(SearchArguments, frozen=True, kw_only=True):
     """Return the passages found by one of the workspace's retrieval systems.
 
     They are the same systems that the benchmark measures.
     """
 
-    query: QueryText
+    method = "tool_search"
     predictor: Annotated[
         str, Meta(max_length=100, description="name of a retrieval system (default: the first system)")
     ] = ""
-    limit: Limit = 10
-    filters: FilterTexts = ()
 
 
 class Result(Record, frozen=True, kw_only=True):
@@ -98,30 +94,19 @@ class SearchReply(Record, frozen=True, kw_only=True):
     status: str
 
 
-class FileReply(Record, frozen=True, kw_only=True):
-    """The exact text of the lines ``line_start..line_end`` of the file ``path``, and the status."""
-
-    path: str
-    line_start: int
-    line_end: int
-    text: str
-    status: str
-
-
 def mcp_server(service: Service, workers: Workers) -> Server[Any]:
     """Return an MCP server whose tools search a workspace, run its predictors and read its files."""
     logging.basicConfig(level="ERROR", format="%(message)s")
     *searches, read = TOOLS
     order = (*searches, "predictor_search", read)
-    kinds: dict[str, Any] = {name: TOOLS.get(name, PredictorArguments) for name in order}
+    kinds = {name: TOOLS.get(name, PredictorArguments) for name in order}
     offered = [_offered(name, kinds[name]) for name in order]
     predictors = f"Systems: {', '.join(service.predictors)}."
     offered[-2].description = f"{offered[-2].description}\n\n{predictors}"
 
-    def run(asked: Any) -> CallToolResult:
-        if isinstance(asked, PredictorArguments):
-            return _result(service.tool_search(asked.query, asked.predictor, asked.limit, asked.filters))
-        return _result(asked.run(service.workspace.tools))
+    def run(asked: ToolArguments) -> CallToolResult:
+        own = isinstance(asked, PredictorArguments)
+        return _result(asked.run(service if own else service.workspace.tools))
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=offered)
@@ -185,7 +170,7 @@ def _offered(name: str, kind: type[ToolArguments]) -> Tool:
         title=name.replace("_", " ").capitalize(),
         description=made.description,
         input_schema=made.parameters,
-        output_schema=json_schema(FileReply if name == "read_file" else SearchReply),
+        output_schema=json_schema(SearchReply),
         annotations=ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         ),
@@ -196,19 +181,9 @@ def _failure(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-def _result(answer: ToolAnswer | FileLines) -> CallToolResult:
-    status = answer.status.message
-    reply: SearchReply | FileReply
-    if isinstance(answer, ToolAnswer):
-        reply = SearchReply(results=[_passage(found.hit) for found in answer.results], status=status)
-    else:
-        reply = FileReply(
-            path=answer.source,
-            line_start=answer.line_start,
-            line_end=answer.line_end,
-            text=answer.content,
-            status=status,
-        )
+def _result(answer: ToolAnswer) -> CallToolResult:
+    results = [_passage(found.hit) for found in answer.results]
+    reply = SearchReply(results=results, status=answer.status.message)
     data = msgspec.json.decode(msgspec.json.encode(reply))
     return CallToolResult(content=[TextContent(text=answer.text)], structured_content=data)
 

@@ -21,11 +21,10 @@ The error message for a file that can't be read begins with one of the following
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import open_beneath, read_beneath
@@ -51,18 +50,6 @@ class FileRefused(InputError):
         self.code = code
 
 
-class ReadLines(NamedTuple):
-    """Some lines of a file, with their line breaks.
-
-    ``source`` is the path relative to the corpus, or the absolute path of a file elsewhere. ``total`` is the
-    number of lines in the file.
-    """
-
-    source: str
-    lines: list[str]
-    total: int
-
-
 class FileReader:
     """Reads the indexed files ``sources`` below ``root``, and all files below ``allowed_paths``.
 
@@ -81,23 +68,15 @@ class FileReader:
         """The canonical paths of the corpus's folder and the other allowed folders."""
         return tuple(dict.fromkeys(root for _, root in self._spellings))
 
-    def lines(self, path: str, first: int = 1, count: int | None = None) -> ReadLines:
-        """Return up to ``count`` lines, starting with line ``first``. An empty file has no lines.
-
-        Raises the errors of :meth:`text`, and ``NO_SUCH_LINE`` if the file ends before line ``first``.
-        """
-        source, text = self._read(path)
-        every = [*io.StringIO(text, newline="\n")]
-        if first > max(1, len(every)):
-            raise FileRefused("NO_SUCH_LINE", f"{source!r} has {len(every)} lines, but line_start={first}")
-        end = None if count is None else first - 1 + count
-        return ReadLines(source, every[first - 1 : end], len(every))
-
     def text(self, path: str) -> str:
         """Return the UTF-8 text of ``path``. Raises :class:`FileRefused` if the file can't be read."""
-        return self._read(path)[1]
+        return self.read(path)[1]
 
-    def _read(self, path: str) -> tuple[str, str]:
+    def read(self, path: str) -> tuple[str, str]:
+        """Return the file's name and its text, and raise the errors of :meth:`text`.
+
+        The name is relative to the corpus, or the absolute path of a file elsewhere.
+        """
         places = self._places(path)
         if not places:
             raise self._denied(path, "it is outside the allowed folders")

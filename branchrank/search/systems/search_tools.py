@@ -18,6 +18,7 @@ A citation consists of a file's path and a range of lines.
 from __future__ import annotations
 
 import copy
+import io
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from branchrank.core.records import Hit, Record, Retrieval, Span
 from branchrank.core.settings import GrepSettings, arguments
 from branchrank.core.spec import Branch, Fuse, System, Unit
 from branchrank.search.files.grep_search import Ranking, marked_lines
-from branchrank.search.files.read_file import FileReader, FileRefused, ReadLines
+from branchrank.search.files.read_file import FileReader, FileRefused
 from branchrank.search.systems.builtin import grep
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query, read_filters
@@ -73,9 +74,10 @@ class SearchStatus(Record, frozen=True, kw_only=True):
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result from a search tool."""
+    """One result from a search tool, or the lines that ``read_file`` returned (``numbered``)."""
 
     hit: Hit
+    numbered: bool = False
 
     @property
     def citation(self) -> str:
@@ -85,6 +87,9 @@ class Found(Record, frozen=True, kw_only=True):
     @property
     def marked(self) -> str:
         """The text with line numbers and ``>`` before matched lines, or the plain text if no line matched."""
+        if self.numbered:
+            text = self.hit.text.removesuffix("\n").removesuffix("\r")
+            return marked_lines(text, self.hit.line_start, ())
         if not self.hit.matched:
             return self.hit.plain
         return marked_lines(self.hit.text, self.hit.line_start, self.hit.matched)
@@ -104,35 +109,9 @@ class ToolAnswer(Record, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The answer as text: first the notices, then each result, preceded by its citation."""
+        notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
-        return _answer_text(self.status, results or ["nothing found"])
-
-
-class FileLines(Record, frozen=True, kw_only=True):
-    """The answer of ``read_file``: the exact text of lines of a file, from ``line_start``, and its status."""
-
-    source: str
-    line_start: int
-    content: str
-    status: SearchStatus
-
-    @property
-    def line_end(self) -> int:
-        """The last line, which is before the first one if the file is empty."""
-        return self.line_start + self.status.count - 1
-
-    @property
-    def shown(self) -> tuple[Span, ...]:
-        """The lines of the answer, or nothing for an empty file."""
-        span = Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
-        return (span,) if span.lines else ()
-
-    @property
-    def text(self) -> str:
-        """The answer as text: first the notice, then the citation and the lines with their numbers."""
-        lines = self.content.replace("\r\n", "\n").removesuffix("\n")
-        found = [f"[{span.citation}]\n{marked_lines(lines, self.line_start, ())}" for span in self.shown]
-        return _answer_text(self.status, found or ["the file is empty"])
+        return "\n\n".join([*notes, *(results or ["nothing found"])])
 
 
 class SearchTools:
@@ -161,8 +140,13 @@ class SearchTools:
         """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options={"passage_lines": 0})
         found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
-        fitted = _fitted(found.hits, self.engine.settings.part(GrepSettings).context_lines, self.answer_bytes)
-        return self._answer("grep_search", found, found.found.get("grep", 0), "files", fitted)
+        context = self.engine.settings.part(GrepSettings).context_lines
+        fitted = _fitted(found.hits, context, self.answer_bytes)
+        cut = _characters(found.hits) - _characters(fitted)
+        if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
+            notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
+            found = msgspec.structs.replace(found, hits=fitted, notices=(*found.notices, notice))
+        return self._answer("grep_search", found, found.found.get("grep", 0), "files", cut)
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
         """Return the nearest chunks below the distance threshold."""
@@ -203,48 +187,56 @@ class SearchTools:
         """
         return self._reader.text(str(arguments.path("path", path)))
 
-    def file_lines(self, path: str, line_start: int = 1, lines: int | None = None) -> FileLines:
-        """Return ``lines`` lines of an indexed file (default: all), as many as fit in an answer.
-
-        Raises the errors of :meth:`file_text`, and ``NO_SUCH_LINE`` if the file ends before ``line_start``.
-        """
-        found = self._read(path, line_start, lines)
-        # Each line is shown with its number.
-        digits = len(str(found.total))
-        sizes = itertools.accumulate(len(line.encode()) + digits + 5 for line in found.lines)
-        kept = found.lines[: sum(size <= self.answer_bytes for size in sizes)]
-        if found.lines and not kept:
-            kept = [found.lines[0].encode()[: self.answer_bytes].decode(errors="ignore")]
-        content, last = "".join(kept), line_start + len(kept) - 1
-        cut = sum(map(len, found.lines)) - len(content)
-        notice = f"lines {line_start}-{last} of {found.total:,}"
-        if cut:
-            notice += f"; {cut:,} more characters"
-        if len(kept) < len(found.lines):
-            notice += f": call read_file with line_start={last + 1}"
-        status = SearchStatus(
-            tool="read_file",
-            characters=len(content),
-            count=len(kept),
-            unit="lines",
-            notices=(notice,) if cut or len(kept) < found.total else (),
-            cut=cut,
-        )
-        return FileLines(source=found.source, line_start=line_start, content=content, status=status)
-
     def read_file(self, path: str, line_start: int = 1, lines: int | None = None) -> str:
         """Return ``lines`` lines of an indexed file, or an error message with a code and the reason.
 
         The text is exact, without line numbers and without a limit. By default, it is the whole file.
         """
         try:
-            return "".join(self._read(path, line_start, lines).lines)
+            return "".join(self._lines(path, line_start, lines)[1])
         except FileRefused as refusal:
             return str(refusal)
 
-    def _read(self, path: str, line_start: int, lines: int | None) -> ReadLines:
-        name, first = str(arguments.path("path", path)), arguments.count("line_start", line_start)
-        return self._reader.lines(name, first, None if lines is None else arguments.count("lines", lines))
+    def file_lines(self, path: str, line_start: int = 1, lines: int | None = None) -> ToolAnswer:
+        """Return ``lines`` lines of an indexed file with their numbers, as many as fit in an answer.
+
+        Raises the errors of :meth:`file_text`, and ``NO_SUCH_LINE`` if the file ends before ``line_start``.
+        """
+        source, asked, total = self._lines(path, line_start, lines)
+        # Each line has its number in front.
+        sizes = itertools.accumulate(len(line.encode()) + len(f"> {total} | ") + 1 for line in asked)
+        kept = asked[: sum(size <= self.answer_bytes for size in sizes)]
+        if asked and not kept:
+            kept = [asked[0].encode()[: self.answer_bytes].decode(errors="ignore")]
+        text, last = "".join(kept), line_start + len(kept) - 1
+        cut = sum(map(len, asked)) - len(text)
+        notice = f"lines {line_start}-{last} of {total:,}" if total else "the file is empty"
+        if cut:
+            notice += f"; {cut:,} more characters"
+        if len(kept) < len(asked):
+            notice += f": call read_file with line_start={last + 1}"
+        status = SearchStatus(
+            tool="read_file",
+            characters=len(text),
+            count=len(kept),
+            unit="lines",
+            notices=(notice,) if cut or len(kept) < total or not total else (),
+            cut=cut,
+        )
+        name = f"{source}:{line_start}-{last}"
+        hit = Hit(id=name, source=source, line_start=line_start, line_end=last, text=text, score=0.0)
+        return ToolAnswer(results=(Found(hit=hit, numbered=True),) if kept else (), status=status)
+
+    def _lines(self, path: str, line_start: int, lines: int | None) -> tuple[str, list[str], int]:
+        """Return the file's name, the lines that were asked for, and the number of lines of the file."""
+        arguments.count("line_start", line_start)
+        source, text = self._reader.read(str(arguments.path("path", path)))
+        every = [*io.StringIO(text, newline="\n")]
+        if line_start > max(1, len(every)):
+            number = f"{source!r} has {len(every)} lines, but line_start={line_start}"
+            raise FileRefused("NO_SUCH_LINE", number)
+        end = None if lines is None else line_start - 1 + arguments.count("lines", lines)
+        return source, every[line_start - 1 : end], len(every)
 
     def _retrieve(
         self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
@@ -257,38 +249,28 @@ class SearchTools:
         return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
 
     def _answer(
-        self,
-        tool: str,
-        retrieval: Retrieval,
-        count: int,
-        unit: FoundUnit,
-        fitted: Sequence[Hit] | None = None,
+        self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit, cut: int = 0
     ) -> ToolAnswer:
-        hits = retrieval.hits if fitted is None else fitted
-        found = tuple(Found(hit=hit) for hit in hits)
+        found = tuple(Found(hit=hit) for hit in retrieval.hits)
         sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
         fitting = sum(size <= self.answer_bytes for size in sizes)
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
-        if shortened := sum(new is not old for new, old in zip(hits, retrieval.hits, strict=True)):
-            notices.append(f"{shortened} of {len(hits)} passages were shortened to fit in an answer")
         if left_out := len(found) - fitting:
             limit = f"{self.answer_bytes / 1024:.3g} KiB"
             notices.append(f"{left_out} more results were left out: an answer has at most {limit} of text")
-            found = found[:fitting]
-        characters = sum(len(result.hit.plain) for result in found)
         status = SearchStatus(
             tool=tool,
-            characters=characters,
+            characters=_characters(retrieval.hits[:fitting]),
             count=count,
             unit=unit,
             notices=tuple(notices),
-            cut=sum(len(hit.plain) for hit in retrieval.hits) - characters,
+            cut=cut + _characters(retrieval.hits[fitting:]),
         )
-        return ToolAnswer(results=found, status=status)
+        return ToolAnswer(results=found[:fitting], status=status)
 
 
-def _answer_text(status: SearchStatus, parts: Sequence[str]) -> str:
-    return "\n\n".join([*(f"note: {notice}" for notice in status.notices), *parts])
+def _characters(hits: Sequence[Hit]) -> int:
+    return sum(len(hit.plain) for hit in hits)
 
 
 def _fused(found: Retrieval) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -22,7 +22,7 @@ from branchrank.search.files.grep_search import Ranking
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.query import read_filters
-from branchrank.search.systems.search_tools import ANSWER_BYTES, FileLines, SearchTools, ToolAnswer
+from branchrank.search.systems.search_tools import ANSWER_BYTES, SearchTools, ToolAnswer
 
 #: The name of the tool that ends an agent's search.
 ANSWER = "answer"
@@ -56,7 +56,9 @@ class CallRefused(InputError):
 
 
 class ToolArguments(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base class of the arguments of a tool."""
+    """Base class of the arguments of a tool, whose fields are those of the method ``method``."""
+
+    method: ClassVar[str]
 
     def __post_init__(self) -> None:
         try:
@@ -64,34 +66,35 @@ class ToolArguments(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         except UsageError as error:
             raise ValueError(f"{error.message}; {error.remedy} - at `$.filters`") from None
 
+    def run(self, tools: object) -> ToolAnswer:
+        """Call the method of :class:`SearchTools`, or of another object."""
+        answer: ToolAnswer = getattr(tools, self.method)(**msgspec.structs.asdict(self))
+        return answer
 
-class GrepArguments(ToolArguments, frozen=True, kw_only=True):
+
+class SearchArguments(ToolArguments, frozen=True, kw_only=True):
+    """Base class of the arguments of a tool that takes a query."""
+
+    query: QueryText
+    limit: Limit = 10
+    filters: FilterTexts = ()
+
+
+class GrepArguments(SearchArguments, frozen=True, kw_only=True):
     """Return passages that contain the query's words, quoted strings or identifiers.
 
     Matched lines are marked. With ranking "order", passages are in BM25 order. With "bm25", the 25% of
     passages with the lowest BM25 scores are also dropped. With "raw", passages are ordered by file and line.
     """
 
-    query: QueryText
+    method = "grep_search"
     ranking: Ranking | None = None
-    limit: Limit = 10
-    filters: FilterTexts = ()
-
-    def run(self, tools: SearchTools) -> ToolAnswer:
-        """Search with grep."""
-        return tools.grep_search(self.query, ranking=self.ranking, limit=self.limit, filters=self.filters)
 
 
-class VectorArguments(ToolArguments, frozen=True, kw_only=True):
+class VectorArguments(SearchArguments, frozen=True, kw_only=True):
     """Return the passages that are nearest to the query in meaning and within the distance threshold."""
 
-    query: QueryText
-    limit: Limit = 10
-    filters: FilterTexts = ()
-
-    def run(self, tools: SearchTools) -> ToolAnswer:
-        """Search the vectors."""
-        return tools.vector_search(self.query, limit=self.limit, filters=self.filters)
+    method = "vector_search"
 
 
 class HybridArguments(ToolArguments, frozen=True, kw_only=True):
@@ -101,33 +104,21 @@ class HybridArguments(ToolArguments, frozen=True, kw_only=True):
     grep searches for the identifiers, quoted strings and content words of semantic_query.
     """
 
+    method = "hybrid_search"
     semantic_query: QueryText
     exact_keywords: Annotated[str, Meta(max_length=10_240)] = ""
     ranking: Ranking | None = None
     limit: Limit = 10
     filters: FilterTexts = ()
 
-    def run(self, tools: SearchTools) -> ToolAnswer:
-        """Search with grep and the vectors."""
-        return tools.hybrid_search(
-            self.semantic_query,
-            self.exact_keywords,
-            ranking=self.ranking,
-            limit=self.limit,
-            filters=self.filters,
-        )
-
 
 class ReadArguments(ToolArguments, frozen=True, kw_only=True):
     """Return the lines of an indexed file with their numbers. Pass the file's path from a search result."""
 
+    method = "file_lines"
     path: Annotated[str, Meta(max_length=4_096)]
     line_start: Annotated[LineNumber, Meta(description="first line")] = 1
     lines: Annotated[LineNumber, Meta(description="number of lines")] | None = None
-
-    def run(self, tools: SearchTools) -> FileLines:
-        """Read the lines."""
-        return tools.file_lines(self.path, self.line_start, self.lines)
 
 
 class Citation(Record, frozen=True, kw_only=True):
@@ -146,7 +137,7 @@ class AnswerArguments(Record, frozen=True, kw_only=True):
 
 
 #: The tools by name, in the order in which they are offered.
-TOOLS: dict[str, type[GrepArguments | VectorArguments | HybridArguments | ReadArguments]] = {
+TOOLS: dict[str, type[ToolArguments]] = {
     "grep_search": GrepArguments,
     "vector_search": VectorArguments,
     "hybrid_search": HybridArguments,
@@ -181,7 +172,7 @@ class Toolbox:
             checks.one_of("tools", name, [*TOOLS])
         self._tools = tools.limited(answer_bytes)
         self._kinds = {name: kind for name, kind in TOOLS.items() if name in names}
-        kinds = {**self._kinds, ANSWER: AnswerArguments}
+        kinds: dict[str, type[msgspec.Struct]] = {**self._kinds, ANSWER: AnswerArguments}
         self.definitions = tuple(definition(name, kind) for name, kind in kinds.items())
 
     def call(self, name: str, arguments: str) -> ToolReply:
@@ -191,9 +182,8 @@ class Toolbox:
         """
         try:
             if name == ANSWER:
-                citations, _ = read_answer(arguments)
-                count = f"{len(citations)} citation{'s' * (len(citations) != 1)}"
-                return ToolReply(text="", status=f"{ANSWER}: {count}")
+                read_answer(arguments)
+                return ToolReply(text="", status=ANSWER)
             found = read_arguments(self._kinds, name, arguments, more=(ANSWER,)).run(self._tools)
         except (CallRefused, FileRefused) as refusal:
             failed = f"{name[:_SHOWN]}: {refusal.code}"
@@ -216,19 +206,12 @@ def definition(name: str, kind: type[msgspec.Struct]) -> Tool:
 def json_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON schema of a record type, without references to other schemas."""
     (root,), known = msgspec.json.schema_components((kind,), ref_template="{name}")
-
-    def inlined(node: Any) -> Any:
-        if isinstance(node, list | tuple):
-            return [*map(inlined, node)]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            node = {**known[node["$ref"]]}
-            del node["title"]
-            node.pop("description", None)
-        return {name: inlined(value) for name, value in node.items()}
-
-    schema: dict[str, Any] = inlined(root)
+    text = msgspec.json.encode(root).decode()
+    while "$ref" in text:
+        for name, node in known.items():
+            kept = {key: value for key, value in node.items() if key not in ("title", "description")}
+            text = text.replace(f'{{"$ref":"{name}"}}', msgspec.json.encode(kept).decode())
+    schema: dict[str, Any] = msgspec.json.decode(text)
     return schema
 
 
