@@ -22,7 +22,8 @@
     +-- WorkerError                11   a Ray cluster can't be reached, or workers exit repeatedly
 
 Exit code 130 means that the process was interrupted (Ctrl-C). Exit code 143 means that the process was
-terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
+terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail) or, with
+``--fail-undecided``, 10 (undecided).
 """
 
 from __future__ import annotations

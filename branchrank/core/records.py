@@ -188,6 +188,10 @@ class GoldItem(Record, frozen=True, kw_only=True, omit_defaults=True):
         return self.source_file if self.span is None else self.span.citation
 
 
+#: The key of :attr:`Question.gold_state` in the question's JSON object.
+GOLD_STATE = "gold_state"
+
+
 class Question(Record, frozen=True, kw_only=True):
     """A question with its gold.
 
@@ -212,6 +216,26 @@ class Question(Record, frozen=True, kw_only=True):
     excluded_spans: tuple[Span, ...] = ()
     source_aliases: tuple[str, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def gold_state(self) -> str:
+        """``changed`` or ``gone`` if the text of the gold is not the text that was recorded, else empty.
+
+        A run with ``reanchor`` sets it. The page of changed gold still exists, and that of gold that is gone
+        does not.
+        """
+        state = self.extra.get(GOLD_STATE)
+        return state if state in ("changed", "gone") else ""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether rates include the question: it has an answer, and the place of its gold is known."""
+        return self.answerable and not self.gold_state
+
+    @property
+    def unscored(self) -> str:
+        """The outcome of a question that is not scored."""
+        return f"gold {self.gold_state}" if self.gold_state else "unanswerable"
 
     def needed_for(self, number: int) -> str:
         """Return the groups of ``needs`` (counted from 1) with this gold item, such as "1", or "" if none."""

@@ -27,15 +27,15 @@ import msgspec
 
 from branchrank.core.errors import QuestionError, UsageError, suggestion
 from branchrank.core.io.files import digest_bytes
-from branchrank.core.records import GoldItem, Question, Record, Span
+from branchrank.core.records import GOLD_STATE, GoldItem, Question, Record, Span
 from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.documents.loading import discover
 from branchrank.documents.reading import document_lines
-from branchrank.questions.question_files import absent_file, may_be_absent
+from branchrank.questions.question_files import ABSENT_GOLD, absent_file, may_be_absent
 
 Lines = Mapping[str, Sequence[str]]
 
-_DIGEST_DIGITS = 16
+DIGEST_DIGITS = 16
 
 
 class AnchorProblem(Record, frozen=True, kw_only=True):
@@ -131,6 +131,43 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
     return Reanchoring(mended, moved, problems)
 
 
+def follow_gold(questions: Sequence[Question], lines: Lines) -> list[Question]:
+    """Return the questions with gold whose text moved at its new lines, and mark gold whose text changed.
+
+    The gold of a marked question (:attr:`Question.gold_state`) are the pages of its gold, without lines.
+    """
+    found = reanchor(questions, lines)
+    unplaced = {problem.question_id for problem in found.problems}
+    return [
+        _marked(now, lines) if before.id in unplaced or _differs(before, now) else now
+        for before, now in zip(questions, found.questions, strict=True)
+    ]
+
+
+def _differs(before: Question, now: Question) -> bool:
+    """Return whether the text of a gold item is not the text that was recorded with it."""
+    pairs = zip(before.gold, now.gold, strict=True)
+    return any(old.answer_digest and old.answer_digest != new.answer_digest for old, new in pairs)
+
+
+def _marked(question: Question, lines: Lines) -> Question:
+    aliases = question.gold[0].source_file if set(question.source_aliases) & lines.keys() else ""
+    pages = dict.fromkeys(item.source_file for item in question.gold)
+    present = [page for page in pages if page in lines or page == aliases]
+    extra: dict[str, object] = {GOLD_STATE: "changed"} if present else {GOLD_STATE: "gone"}
+    if not present:
+        extra[ABSENT_GOLD] = list(pages)
+    return msgspec.structs.replace(
+        question,
+        gold=tuple(GoldItem(source_file=page) for page in present or pages),
+        gold_level="file",
+        needs=(),
+        listed=None,
+        excluded_spans=tuple(span for span in question.excluded_spans if span.source not in present),
+        extra=question.extra | extra,
+    )
+
+
 def gold_repair(path: Path, data_dir: Path, *, moves: bool) -> str:
     """Return the fix for gold that does not match; ``moves`` is whether `questions reanchor` moves any."""
     if moves:
@@ -144,7 +181,7 @@ def lines_digest(lines: Sequence[str]) -> str:
 
 
 def _digest(normalized: str) -> str:
-    return digest_bytes(normalized.encode())[:_DIGEST_DIGITS]
+    return digest_bytes(normalized.encode())[:DIGEST_DIGITS]
 
 
 def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:

@@ -52,7 +52,7 @@ LONGEST = 200
 #: and the text of its lines.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
-OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
+OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable", "gold changed", "gold gone")
 #: The maximum number of hits per row that ``report.html`` includes for a run with compact rows.
 COMPACT_HITS = 100
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
@@ -118,9 +118,9 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
 
 
 def _outcome(scores: Scores, question: Question, row: Row) -> str:
-    if question.answerable:
+    if question.is_scored:
         return outcome_of(row, {each.name: scores.value(row, each) for each in _MEASURES})
-    return "failed" if row.status == "failed" else "unanswerable"
+    return "failed" if row.status == "failed" else question.unscored
 
 
 def hits_shown(run: RunData) -> int:

@@ -1,66 +1,78 @@
 """The outcome of a regression check as JUnit XML and as Markdown.
 
 The JUnit file contains one test case per predictor. The test case of a predictor that fails the check
-contains a ``failure``, and that of an undecided predictor an ``error`` of type ``undecided``. ``branchrank
-gate`` exits with code 10 if no predictor fails and at least one is undecided.
+contains a ``failure``, and that of an undecided predictor is ``skipped`` (an ``error`` of type ``undecided``
+with ``--fail-undecided``). Its ``system-out`` names the questions that changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from branchrank.core.io.files import write_text
 from branchrank.core.io.printable import safe
 from branchrank.core.io.table import markdown_table, markdown_text, table_of
-from branchrank.runs.run_comparison import RunGate, worst
+from branchrank.runs.question_changes import KINDS, QuestionChange
+from branchrank.runs.run_comparison import Pair, RunGate, worst
 from branchrank.scoring.comparison import Comparison, Gate
 
-_ELEMENTS = {"fail": "failure", "undecided": "error"}
 _WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
+#: A predictor's name, its decision, and its comparison.
+_Decided = tuple[str, Gate, Pair]
 
 
-def write_gate(*decided: RunGate, junit: str | Path | None = None, summary: str | Path | None = None) -> None:
+def write_gate(
+    *decided: RunGate,
+    junit: str | Path | None = None,
+    summary: str | Path | None = None,
+    fail_undecided: bool = False,
+) -> None:
     """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
-    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
-    ``error``. With the decisions about several runs, each predictor is named with its run. Raises
-    :class:`~branchrank.core.errors.StorageError` if a file can't be written.
+    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is
+    ``skipped``, or an ``error`` if ``fail_undecided`` is true. With the decisions about several runs, each
+    predictor is named with its run. Raises :class:`~branchrank.core.errors.StorageError` if a file can't be
+    written.
     """
     several = len(decided) > 1
     decisions = [
-        (f"{run.compared.candidate.name}: {name}" if several else name, each)
+        (f"{run.compared.candidate.name}: {name}" if several else name, each, pair)
         for run in decided
-        for name, each in run.decisions.items()
+        for (name, each), pair in zip(run.decisions.items(), run.compared.pairs, strict=True)
     ]
     if junit is not None:
-        write_text(Path(junit), _junit(decisions))
+        write_text(Path(junit), _junit(decisions, fail_undecided))
     if summary is not None:
         write_text(Path(summary), _summary(decisions))
 
 
-def _junit(decisions: Sequence[tuple[str, Gate]]) -> str:
+def _junit(decisions: Sequence[_Decided], fail_undecided: bool) -> str:
     """Return the result of the regression check as JUnit XML."""
-    outcomes = [each.outcome for _, each in decisions]
+    elements = {"fail": "failure", "undecided": "error" if fail_undecided else "skipped"}
+    outcomes = [elements.get(each.outcome, "") for _, each, _ in decisions]
     counts = {
         "tests": str(len(outcomes)),
-        "failures": str(outcomes.count("fail")),
-        "errors": str(outcomes.count("undecided")),
+        "failures": str(outcomes.count("failure")),
+        "errors": str(outcomes.count("error")),
+        "skipped": str(outcomes.count("skipped")),
     }
     suites = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "branchrank gate", **counts})
-    for predictor, each in decisions:
+    for (predictor, each, pair), element in zip(decisions, outcomes, strict=True):
         names = {"classname": "branchrank.gate", "name": f"{safe(predictor)} {each.comparison.measure}"}
         case = ElementTree.SubElement(suite, "testcase", names)
-        if each.outcome != "pass":
+        if element:
             said = {"type": each.outcome, "message": safe(each.reason)}
-            ElementTree.SubElement(case, _ELEMENTS[each.outcome], said)
+            ElementTree.SubElement(case, element, said)
+        if pair.questions:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(map(safe, map(str, pair.questions)))
     ElementTree.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
-def _summary(decisions: Sequence[tuple[str, Gate]]) -> str:
+def _summary(decisions: Sequence[_Decided]) -> str:
     """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
     table = table_of(
         "",
@@ -76,9 +88,29 @@ def _summary(decisions: Sequence[tuple[str, Gate]]) -> str:
         },
         labels=7,
     )
-    reasons = [f"- {markdown_text(name)}: {markdown_text(each.reason)}" for name, each in decisions]
-    heading = f"### Search quality: {_WORDS[worst(each for _, each in decisions)]}"
-    return "\n".join([heading, "", markdown_table(table), "", *reasons, ""])
+    said = [
+        f"- {markdown_text(name)}: {markdown_text(text)}"
+        for name, each, pair in decisions
+        for text in (each.reason, *map(str, pair.by_gold))
+    ]
+    changed = [table for name, _, pair in decisions for table in _changes(name, pair)]
+    heading = f"### Search quality: {_WORDS[worst(each for _, each, _ in decisions)]}"
+    return "\n".join([heading, "", markdown_table(table), "", *said, "", *changed])
+
+
+def _changes(name: str, pair: Pair) -> Iterator[str]:
+    """Yield a heading and a table for each kind of change of the questions."""
+    columns: dict[str, Callable[[QuestionChange], str]] = {
+        "id": lambda each: each.id,
+        "question": lambda each: each.question,
+        "gold": lambda each: each.gold,
+        "first hit now": lambda each: each.first,
+    }
+    for kind in KINDS:
+        found = [each for each in pair.questions if each.kind == kind]
+        if found:
+            yield f"#### {markdown_text(name)}: {kind} ({len(found)})\n"
+            yield f"{markdown_table(table_of('', found, columns, labels=4))}\n"
 
 
 def _difference(compared: Comparison) -> str:

@@ -109,7 +109,7 @@ def sliced(run: RunData) -> ReportSection:
 def unanswerable(run: RunData) -> ReportSection | None:
     """Return the section about unanswerable questions, or ``None`` if all questions are answerable."""
     scores = run.scores
-    asked = len(scores.questions)
+    asked = sum(not question.gold_state for question in scores.questions.values())
     without = asked - len(scores.answerable)
     if not without:
         return None
@@ -156,6 +156,8 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
     answers: dict[int, list[tuple[float | None, bool]]] = {}
     offered = 0
     for row in scores.rows(predictor):
+        if scores.questions[row.question_id].gold_state:
+            continue
         known = row.question_id in answerable
         right = known and scores.value(row, first) == 1.0
         answers.setdefault(row.repeat, []).append((row.hits[0].score if row.hits else None, right))

@@ -184,10 +184,12 @@ def named_rows(run: RunData, winner: str | None) -> list[tuple[Cell, SummaryRow]
 
 
 def asked(run: RunData) -> str:
-    """Describe how many questions the run has, how many are unanswerable, and how many have ``needs``."""
-    without = len(run.asked) - len(run.scores.answerable)
+    """Describe how many questions the run has, how many rates leave out, and how many have ``needs``."""
+    without = sum(not question.answerable for question in run.asked)
+    apart = sum(bool(question.gold_state) for question in run.asked)
     together = sum(bool(each.needs) for each in run.asked)
     words = plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+    words += f", {apart} with changed gold, which the rates leave out" if apart else ""
     return words + (f", {together} that need several passages together" if together else "")
 
 

@@ -162,7 +162,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     corpus_exclude: tuple[str, ...] = ()
     questions_file: str
     questions_digest: str
-    #: The digest of all questions in the file, if the run asked a sample of them.
+    #: The digest of all questions in the file, if the run asked a sample of them or moved their gold.
     sampled_from: str = ""
     question_ids: tuple[str, ...]
     top_k: Annotated[int, msgspec.Meta(ge=1, le=100_000)]

@@ -1,12 +1,13 @@
 """Compare the predictors of a run, or two runs over the same questions, and check for regressions.
 
-Runs with different questions or gold can't be compared. Holm's correction adjusts the p-values of all pairs
-of predictors together. A positive difference means that the candidate is better.
+Runs with different questions can't be compared. Questions whose gold changed between the runs are compared
+apart (:mod:`branchrank.runs.question_changes`). Holm's correction adjusts the p-values of all pairs of
+predictors together. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,19 @@ import msgspec
 
 from branchrank.core.errors import RunError, UsageError
 from branchrank.core.io.printable import safe
-from branchrank.core.records import NOT_REPORTED, Question, Record
+from branchrank.core.records import NOT_REPORTED, Record
 from branchrank.runs.comparisons import seen_with
 from branchrank.runs.estimates import difference
+from branchrank.runs.question_changes import (
+    KINDS,
+    CommonQuestions,
+    Kind,
+    QuestionChange,
+    by_page,
+    common_questions,
+    described,
+    question_changes,
+)
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
@@ -95,17 +106,36 @@ class Pair(Record, frozen=True, kw_only=True):
 
     #: The test of the primary measure, with the predictor's name in each run.
     comparison: Comparison
-    #: The questions on which the candidate scored higher and lower, in the order of the run.
-    won: tuple[str, ...]
-    lost: tuple[str, ...]
+    #: The questions on which the candidate scored higher or lower, and those whose gold changed.
+    questions: tuple[QuestionChange, ...]
     #: Whether one of them failed every query; then no verdict is printed.
     failed: bool
     #: The summary of each predictor in its run.
     baseline: SummaryRow
     candidate: SummaryRow
-    #: The differences in the other chosen measures, and in the primary one for each of two gold levels.
+    #: The differences in the other chosen measures, and in the primary one for each of two gold levels and
+    #: for the questions whose gold changed.
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
+
+    @property
+    def won(self) -> tuple[str, ...]:
+        """The questions on which the candidate scored higher."""
+        return self.ids("won")
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The questions on which the candidate scored lower."""
+        return self.ids("lost")
+
+    def ids(self, kind: Kind) -> tuple[str, ...]:
+        """Return the ids of the questions with this kind of change."""
+        return tuple(each.id for each in self.questions if each.kind == kind)
+
+    def listed(self, kind: Kind) -> str:
+        """Return one line with the ids of the questions with this kind of change, and their number."""
+        ids = self.ids(kind)
+        return f"{kind} ({len(ids)}): {', '.join(ids) or 'none'}"
 
     @property
     def labeled(self) -> Comparison:
@@ -131,8 +161,7 @@ class Pair(Record, frozen=True, kw_only=True):
                 f"LLM tokens per query: {number(old.llm_tokens_per_query, 0, NOT_REPORTED)} -> "
                 f"{number(new.llm_tokens_per_query, 0, NOT_REPORTED)}; "
                 f"lines per hit: {old.lines_per_hit or 0:.1f} -> {new.lines_per_hit or 0:.1f}",
-                f"won ({len(self.won)}): {', '.join(self.won) or 'none'}",
-                f"lost ({len(self.lost)}): {', '.join(self.lost) or 'none'}",
+                *(self.listed(kind) for kind in KINDS if kind in ("won", "lost") or self.ids(kind)),
             )
         )
 
@@ -177,6 +206,8 @@ class RunGate(Record, frozen=True, kw_only=True):
             lines += [f"{name}: {change}" for change in pair.by_gold]
             lines.append(f"{each.outcome}: {name}: {each.reason}")
             lines += [f"{name}: {change}" for change in pair.others]
+            lines += [f"{name}: {pair.listed('won')}"] if pair.ids("won") else []
+            lines += [f"{name}: {change}" for change in pair.questions if change.kind != "won"]
         return _text(lines)
 
 
@@ -198,13 +229,15 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
     predictor is not in its run, if a measure is unknown, or if a measure needs more hits than the runs
     stored.
     """
-    check_same_questions(candidate, baseline)
+    common = common_questions(candidate, baseline)
     chosen = candidate.measure(options.primary)
     named = named_measures(name for text in options.measures for name in measure_names(text))
     others = [each for each in named_once(*candidate.extra, *named) if not each.same(chosen)]
     for each in others:
         candidate.check_kept(each)
         baseline.check_kept(each)
+    pairs = tested_pairs(candidate, baseline, options)
+    candidate, baseline = common.restricted(candidate), common.restricted(baseline)
     return RunComparison(
         baseline=baseline.directory,
         candidate=candidate.directory,
@@ -215,20 +248,25 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
             msgspec.structs.replace(
                 pair,
                 others=tuple(_change(baseline, candidate, pair.comparison, each) for each in others),
-                by_gold=tuple(
-                    _change(baseline.by_gold[level], part, pair.comparison, chosen, level)
-                    for level, part in candidate.by_gold.items()
-                    if part is not candidate
+                by_gold=(
+                    *(
+                        _change(baseline.by_gold[level], part, pair.comparison, chosen, level)
+                        for level, part in candidate.by_gold.items()
+                        if part is not candidate
+                    ),
+                    *pair.by_gold,
                 ),
             )
-            for pair in tested_pairs(candidate, baseline, options)
+            for pair in pairs
         ),
     )
 
 
 def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[Pair]:
     """Return only the tests of :func:`compare_runs`. Raises the same errors."""
-    check_same_questions(candidate, baseline)
+    common = common_questions(candidate, baseline)
+    new_run, old_run = candidate, baseline
+    candidate, baseline = common.restricted(candidate), common.restricted(baseline)
     chosen = candidate.measure(options.primary)
     baseline.check_kept(chosen)
     pairs = _pairs(candidate, baseline, options)
@@ -251,14 +289,32 @@ def tested_pairs(candidate: RunData, baseline: RunData, options: CompareOptions)
     return [
         Pair(
             comparison=seen_with(comparison, chosen, baseline.scores, candidate.scores),
-            won=tuple(key for key, value in after[new].items() if value > before[old][key]),
-            lost=tuple(key for key, value in after[new].items() if value < before[old][key]),
+            questions=tuple(
+                described(key, kind, new_run, old_run, new)
+                for key, kind in question_changes(before[old], after[new], common.apart)
+            ),
+            by_gold=_apart(old_run, new_run, comparison, chosen, common),
             failed=baseline.scores.failed(old) or candidate.scores.failed(new),
             baseline=baseline.summary_row(old),
             candidate=candidate.summary_row(new),
         )
         for (old, new), comparison in zip(pairs, comparisons, strict=True)
     ]
+
+
+def _apart(
+    baseline: RunData, candidate: RunData, pair: Comparison, measure: NamedMeasure, common: CommonQuestions
+) -> tuple[Change, ...]:
+    """Return the change on the questions whose gold changed, by page, if there are any."""
+    relaxed, before = by_page(baseline, pair.baseline, measure, common.apart)
+    _, after = by_page(candidate, pair.candidate, measure, common.apart)
+    if not before:
+        return ()
+    gap = Estimate(value=mean(after) - mean(before), low=None, high=None, n=len(before))
+    change = Change(
+        measure=relaxed.name, baseline=mean(before), candidate=mean(after), difference=gap, gold="changed"
+    )
+    return (change,)
 
 
 def _change(
@@ -291,38 +347,6 @@ def worst(decided: Iterable[Gate | RunGate]) -> Decision:
     """Return the worst outcome."""
     order: tuple[Decision, ...] = ("pass", "undecided", "fail")
     return max((each.outcome for each in decided), key=order.index)
-
-
-def check_same_questions(candidate: RunData, baseline: RunData) -> None:
-    """Raise :class:`RunError` unless both runs have the same questions with the same gold."""
-    new, old = candidate.record, baseline.record
-    alone = sorted(set(old.question_ids) ^ set(new.question_ids))
-    if alone:
-        shown = _first(alone)
-        raise RunError(
-            f"the runs have different questions: {len(alone)} are in only one of the runs ({shown})",
-            remedy="run both with the same questions, sample size and seed",
-        )
-    if old.questions_digest != new.questions_digest:
-        questions = baseline.scores.questions
-        changed = [each.id for each in candidate.asked if _asked(questions[each.id]) != _asked(each)]
-        if changed:
-            raise RunError(
-                f"the text or gold of these questions differs between the two runs: {_first(changed)}",
-                remedy="run both with the same question file",
-            )
-
-
-def _asked(question: Question) -> tuple[object, ...]:
-    """Return the parts of a question on which scores depend: not its labels, digests and slices."""
-    gold = tuple(msgspec.structs.replace(item, answer_digest=None) for item in question.gold)
-    level, spans, aliases = question.gold_level, question.excluded_spans, question.source_aliases
-    return question.question, question.answerable, gold, question.needs, level, spans, aliases
-
-
-def _first(ids: Sequence[str]) -> str:
-    """Return the first five ids, separated by commas, and an ellipsis if there are more."""
-    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
 
 
 def _pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[tuple[str, str]]:

@@ -194,7 +194,7 @@ class RunData:
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
         of its lines, so a score over all questions depends on the share of questions with file-level gold.
         """
-        levels = {gold_level(question) for question in self.asked if question.gold}
+        levels = {gold_level(question) for question in self.asked if question.gold and question.is_scored}
         if len(levels) < 2:
             return {"".join(levels): self}
         return {**{level: self.where(f"gold={level}") for level in GOLD_LEVELS}, BOTH: self}
@@ -272,12 +272,19 @@ class RunData:
         if not conditions:
             return self
         kept = questions_where(self.asked, self.facts, conditions, self.directory)
-        ids = {question.id for question in kept}
-        rows = tuple(row for row in self.rows if row.question_id in ids)
+        run = self.asking([question.id for question in kept])
         cut = (
             f"The run is restricted to {' and '.join(conditions)}: {len(kept)} of its {len(self.asked)} "
             "questions. The slice was not declared before the run, so the verdicts are exploratory."
         )
+        record = msgspec.structs.replace(run.record, warnings=(cut, *self.record.warnings))
+        return replace(run, record=record, conditions=(*self.conditions, *conditions))
+
+    def asking(self, ids: Collection[str]) -> Self:
+        """Return the run restricted to the questions with these ids."""
+        ids = set(ids)
+        kept = tuple(question for question in self.asked if question.id in ids)
+        rows = tuple(row for row in self.rows if row.question_id in ids)
         record = msgspec.structs.replace(
             self.record,
             question_ids=tuple(question.id for question in kept),
@@ -285,7 +292,6 @@ class RunData:
             sampled_from=self.record.sampled_from or self.record.questions_digest,
             failures=sum(row.status == "failed" for row in rows),
             fallbacks=sum(bool(row.fallbacks) for row in rows),
-            warnings=(cut, *self.record.warnings),
         )
         return replace(
             self,
@@ -294,7 +300,6 @@ class RunData:
             asked=kept,
             timed=tuple(timing for timing in self.timed if timing.question_id in ids),
             gold_facts=tuple(facts for facts in self.gold_facts if facts.question_id in ids),
-            conditions=(*self.conditions, *conditions),
         )
 
     def only(self, predictors: Collection[str]) -> Self:

@@ -52,7 +52,7 @@ class Scores:
         self, rows: Iterable[Row], questions: Sequence[Question], facts: Iterable[GoldFacts] = ()
     ) -> None:
         self.questions = {question.id: question for question in questions}
-        self.answerable = [question.id for question in questions if question.answerable]
+        self.answerable = [question.id for question in questions if question.is_scored]
         facts = list(facts)
         self._blank_lines = {each.question_id: each.blank_lines or {} for each in facts}
         #: The cluster of each question whose page shares near-duplicate questions with other pages.
@@ -156,7 +156,7 @@ class Scores:
 
     def answerable_rows(self, predictor: str) -> list[Row]:
         """Return a predictor's rows for answerable questions."""
-        return [row for row in self.rows(predictor) if self.questions[row.question_id].answerable]
+        return [row for row in self.rows(predictor) if self.questions[row.question_id].is_scored]
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:

@@ -17,14 +17,16 @@ from pathlib import Path
 import msgspec
 
 from branchrank.core.errors import BranchRankError, UsageError, suggestion
-from branchrank.core.io.files import read_beneath
+from branchrank.core.io.files import digest_of, read_beneath
 from branchrank.core.records import Count, GoldItem, LineNumber, Question, Record, Span
 from branchrank.core.settings import BenchmarkSettings, Bm25Settings
 from branchrank.documents.document import Document, Section
 from branchrank.documents.lines import blank_lines
 from branchrank.documents.reading import document_lines, read_document
 from branchrank.index.stores.analyzer import Analyze, analyzer
+from branchrank.questions.anchoring import DIGEST_DIGITS, lines_digest
 from branchrank.questions.question_checks import near_duplicates
+from branchrank.questions.question_files import hashed
 from branchrank.runs.directory import RunRecord
 from branchrank.scoring.matching import gold_level, has_lines, source_cluster
 
@@ -53,6 +55,8 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     cluster: str = ""
     blank_lines: dict[str, tuple[LineNumber, ...]] | None = None
     unsaid: tuple[str, ...] | None = None
+    #: The digest of the gold's text, or of the page if the gold has no lines. Empty in older runs.
+    digest: str = ""
 
 
 def question_words(record: RunRecord) -> Analyze | None:
@@ -96,6 +100,7 @@ def gold_facts(questions: Sequence[Question], root: Path, analyze: Analyze | Non
             blank_lines=_blank_lines(question, lines),
             cluster=clusters.get(source_cluster(question), ""),
             unsaid=None if analyze is None else _unsaid(question, analyze, tokens),
+            digest=_digest(question, lines),
         )
         for question in questions
         if question.gold
@@ -134,6 +139,25 @@ def _unsaid(question: Question, analyze: Analyze, tokens: Callable[[str], frozen
     said = frozenset[str]().union(*map(tokens, sources))
     words = {word.strip(_PUNCTUATION): analyze(word) for word in question.question.split()}
     return tuple(word for word, own in words.items() if said and own and said.isdisjoint(own))
+
+
+def _digest(question: Question, lines: Callable[[str], Sequence[str]]) -> str:
+    """Return a digest of everything that scores depend on, except for where the gold is."""
+
+    def text(span: Span) -> str:
+        own = span.source == question.gold[0].source_file
+        sources = (span.source, *(question.source_aliases if own else ()))
+        found = next(filter(None, map(lines, sources)), [])
+        return lines_digest(found[span.line_start - 1 : span.line_end])
+
+    gold = [
+        (text(item.span), item.relevance)
+        if item.span is not None and has_lines(item, question)
+        else (item.source_file, lines_digest([item.answer_quote or ""]), item.relevance)
+        for item in hashed(question).gold
+    ]
+    excluded = list(map(text, question.excluded_spans))
+    return digest_of([gold, question.needs, question.gold_level, excluded])[:DIGEST_DIGITS]
 
 
 def _facts(question: Question, document: Callable[[str], Document | None]) -> GoldFacts:
@@ -225,7 +249,7 @@ def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dic
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:
-        if question.answerable:
+        if question.is_scored:
             for name, value in slice_values(question, facts.get(question.id)).items():
                 if value:
                     found[LABELS[name]].setdefault(value, []).append(question.id)

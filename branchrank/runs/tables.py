@@ -174,8 +174,8 @@ def _question_line(
         "gold": gold_level(question) if question.gold else "",
         "gold_location": located(question),
         "status": row.status,
-        "outcome": outcome_of(row, values) if question.answerable else "unanswerable",
-        **(values if question.answerable else dict.fromkeys(values)),
+        "outcome": outcome_of(row, values) if question.is_scored else question.unscored,
+        **(values if question.is_scored else dict.fromkeys(values)),
         "strict_rank": row.first_gold and float(row.first_gold),
         "relaxed_rank": next(
             (float(rank) for rank, hit in enumerate(row.hits, start=1) if hit.page is not None), None
@@ -185,7 +185,7 @@ def _question_line(
         "first_hit": row.hits[0].span.citation if row.hits else "",
         "fallbacks": "; ".join(row.fallbacks),
         "error": row.error,
-        **(extra if question.answerable else dict.fromkeys(extra)),
+        **(extra if question.is_scored else dict.fromkeys(extra)),
     }
 
 

@@ -27,6 +27,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
     return (
         *examples(questions),
         *labeled_by_llm(questions),
+        *set_apart(questions),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
         *avoidable_latency(run),
@@ -156,6 +157,13 @@ def labeled_by_llm(questions: Sequence[Question]) -> Iterator[str]:
             f"{counted(count, total, 'gold passage', 'was', 'were')} labeled by an LLM "
             f"({', '.join(models)}); rates of systems that use an LLM may be too high"
         )
+
+
+def set_apart(questions: Sequence[Question]) -> Iterator[str]:
+    """Yield a warning for the questions whose gold changed in the documents, and for those whose is gone."""
+    for state in ("changed", "gone"):
+        if ids := [question.id for question in questions if question.gold_state == state]:
+            yield f"gold {state}: {plural(len(ids), 'question')}, not in the rates ({', '.join(ids)})"
 
 
 def shallow(top_k: int) -> Iterator[str]:

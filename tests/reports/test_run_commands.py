@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -37,28 +38,69 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("good", "good", 0, None, "passed"),
         ("good", "poor", 0, None, "passed"),
         ("poor", "good", 1, "failure", "failed"),
-        ("close", "good", 10, "error", "undecided"),
+        ("close", "good", 0, "skipped", "undecided"),
+        ("close --fail-undecided", "good", 10, "error", "undecided"),
     ],
 )
 def test_gate_has_an_exit_code_and_files_for_each_outcome(
     runs: dict[str, Path], tmp_path: Path, run: str, baseline: str, code: int, element: str | None, word: str
 ) -> None:
     files = ("--junit", tmp_path / "gate.xml", "--summary", tmp_path / "gate.md")
-    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--delta", "0.02", *files)
+    run, *flags = run.split()
+    result = invoke("gate", runs[run], *flags, "--baseline", runs[baseline], "--delta", "0.02", *files)
     assert result.exit_code == code
     assert result.output.startswith({"passed": "pass:", "failed": "fail:"}.get(word, f"{word}:"))
     assert "n = 60" in result.output
     suites = ElementTree.parse(tmp_path / "gate.xml").getroot()
     [case] = suites.iter("testcase")
     assert case.attrib == {"classname": "branchrank.gate", "name": "local strict_hit@1"}
-    assert [child.tag for child in case] == ([element] if element else [])
-    counts = [suites.attrib[name] for name in ("tests", "failures", "errors")]
-    assert counts == ["1", str(int(element == "failure")), str(int(element == "error"))]
+    changed = [] if run == baseline else ["system-out"]
+    assert [child.tag for child in case] == ([element] if element else []) + changed
+    counts = [suites.attrib[name] for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["1", *(str(int(element == name)) for name in ("failure", "error", "skipped"))]
     lines = (tmp_path / "gate.md").read_text(encoding="utf-8").splitlines()
     assert lines[0].endswith(f": {word}")
     [row] = (line for line in lines if line.startswith("| local"))
     assert row.split(" | ")[1:3] == [word, "strict_hit@1"]
     assert ("[" not in result.output) == (run == baseline)
+
+
+def test_lost_questions_are_named_with_their_gold_and_what_is_first_now(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    lost = {each.id: each for each in make_questions(60) if 0.8 <= luck("local", each.id, 0) < 0.9}
+    files = ("--junit", tmp_path / "gate.xml", "--summary", tmp_path / "gate.md")
+    result = invoke("gate", runs["close"], "--baseline", runs["good"], *files)
+    printed = [line for line in result.output.splitlines() if line.startswith("local: lost: ")]
+    [case] = ElementTree.parse(tmp_path / "gate.xml").getroot().iter("testcase")
+    output = case.findtext("system-out") or ""
+    rows = [line.split(" | ") for line in (tmp_path / "gate.md").read_text().splitlines()]
+    for line, kept, (key, question) in zip(printed, output.splitlines(), lost.items(), strict=True):
+        source = question.gold[0].source_file
+        gold, first = question.gold[0].span.citation, f"{source}:35-37"
+        assert line == f"local: {kept}"
+        assert all(text in line for text in (key, question.question, gold, first))
+        assert [f"| {key}", question.question, gold, f"{first} |"] in rows
+
+
+def test_an_undecided_gate_passes_from_the_delta_that_it_prints(runs: dict[str, Path]) -> None:
+    def outcome(*flags: object) -> str:
+        return invoke("gate", runs["close"], "--baseline", runs["good"], *flags).output
+
+    [found] = re.findall(r"--delta ([0-9.]+)", outcome("--delta", "0.02"))
+    assert outcome("--delta", found).startswith("pass:")
+    assert outcome("--delta", float(found) - 0.0001).startswith("undecided:")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_failed_queries_of_the_candidate_fail_the_gate(tmp_path: Path, share: float) -> None:
+    questions = make_questions(10)
+    old = make_run(tmp_path / "a", (Planned("local", share),), questions=questions, latency_sample=0)
+    fails = (Planned("local", share, fails="q0003"),)
+    new = make_run(tmp_path / "b", fails, questions=questions, latency_sample=0)
+    result = invoke("gate", new.directory, "--baseline", old.directory, "--delta", 1)
+    assert result.exit_code == 1
+    assert result.output.startswith("fail:")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +112,8 @@ def test_several_runs_are_gated_and_the_worst_decides(
 ) -> None:
     given = [runs[name] for name in names.split()]
     files = ("--junit", tmp_path / "gate.xml", "--summary", tmp_path / "gate.md")
-    result = invoke("gate", *given, "--baseline", runs["good"], "--delta", "0.02", *files)
+    words = ("gate", *given, "--baseline", runs["good"], "--delta", "0.02", *files)
+    result = invoke(*words, "--fail-undecided")
     assert result.exit_code == code
     lines = [line for line in result.stdout.splitlines() if not line.startswith("local: ")]
     assert lines[::2] == [f"{run}:" for run in given]
@@ -90,9 +133,9 @@ def test_several_runs_are_gated_and_the_worst_decides(
         ("gate good --baseline close poor", 2),
         ("gate good --delta 0.02 --baseline close poor", 2),
         ("gate good --baseline close --baseline poor", 2),
-        ("gate --baseline good close", 10),
-        ("gate --delta 0.02 --baseline good close", 10),
-        ("gate close --baseline good --delta 0.02", 10),
+        ("gate --baseline good close", 0),
+        ("gate --delta 0.02 --baseline good close --fail-undecided", 10),
+        ("gate close --baseline good --delta 0.02 --fail-undecided", 10),
     ],
 )
 def test_the_gate_has_one_baseline(runs: dict[str, Path], words: str, code: int) -> None:

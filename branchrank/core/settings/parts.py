@@ -194,6 +194,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         latency_sample: number of questions in the latency pass; 0: no latency pass
         predictor_timeout: seconds that your own class or pipeline has for one query
         latency_repeats: number of runs of each question in the latency pass; the median latency is used
+        reanchor: follow gold whose text moved, in the run only; questions whose gold changed are set apart
         trace_depth: number of candidates that are stored for each stage of a query
         question_text: keep: store the questions' text in the run; hash: store each question's SHA-256
         rows: format of the rows; plain: rows.jsonl; compact: rows.jsonl.zst (compressed), and only the first
@@ -220,6 +221,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     latency_sample: Annotated[int, Meta(ge=0)] = 60
     predictor_timeout: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     latency_repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
+    reanchor: bool = False
     trace_depth: Annotated[int, Meta(ge=0, le=100_000)] = 20
     question_text: Literal["keep", "hash"] = "keep"
     rows: Literal["plain", "compact"] = "plain"

@@ -132,17 +132,25 @@ class _Gate(Command):
 @PRIMARY
 @MEASURES
 @WHERE
+@switch("--fail-undecided", "Exit with code 10 if the result is undecided.")
 @flag("--junit", "Write the result to this file as JUnit XML.", kind=FILE)
 @flag("--summary", "Write the result to this file as Markdown, for a pull request.", kind=FILE)
 @click.pass_context
 def gate(
-    ctx: click.Context, /, runs: tuple[Path, ...], baseline: Path, where: tuple[str, ...], **options: Any
+    ctx: click.Context,
+    /,
+    runs: tuple[Path, ...],
+    baseline: Path,
+    where: tuple[str, ...],
+    fail_undecided: bool,
+    **options: Any,
 ) -> None:
     """Check each RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 0 if the loss of every predictor is smaller than delta. The exit code is 1 if the loss of
-    any predictor is delta or more. Exit code 10 means that no predictor failed the check, but for at least
-    one predictor there are too few questions to tell.
+    The exit code is 1 if the loss of any predictor is delta or more, or if more than 5% of its queries
+    failed, and 0 otherwise. With --fail-undecided, exit code 10 means that no predictor failed the check, but
+    for at least one predictor there are too few questions to tell. The questions that are lost are listed,
+    and so are those whose gold differs between the two states of the documents, which are compared apart.
     """
     from branchrank import library
     from branchrank.run import Run
@@ -152,12 +160,13 @@ def gate(
     old = Run.load(baseline).where(*where)
     asked = library.CompareOptions(baseline=options.pop("baseline_predictor"), **options)
     decided = [Run.load(run).where(*where).gate(old, asked) for run in runs]
-    library.write_gate(*decided, **outputs)
+    library.write_gate(*decided, fail_undecided=fail_undecided, **outputs)
     for run, each in zip(runs, decided, strict=True):
         if len(runs) > 1:
             click.echo(f"{safe(str(run))}:")
         click.echo(str(each))
-    ctx.exit(EXIT_CODES[worst(decided)])
+    outcome = worst(decided)
+    ctx.exit(EXIT_CODES[outcome] if fail_undecided or outcome != "undecided" else 0)
 
 
 @click.command("datasets", cls=Command)

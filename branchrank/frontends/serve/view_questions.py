@@ -289,7 +289,7 @@ def _tally(runs: Sequence[RunQuestions], found: Sequence[Question]) -> list[list
     for number, run in enumerate(runs):
         counts: dict[str, list[int]] = {}
         for question in found:
-            for answer in run.answers.get(question.id, ()) if question.answerable else ():
+            for answer in run.answers.get(question.id, ()) if question.is_scored else ():
                 count = counts.setdefault(answer.predictor, [0] * 4)
                 count[0] += 1
                 for best in range(3):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.core.errors import BranchRankError, QuestionError, UsageError
+from branchrank.core.errors import BranchRankError, QuestionError, Remedy, UsageError
 from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
@@ -231,5 +231,8 @@ def check_gold(questions: Sequence[Question], index: Index, folder: WorkspaceFol
         moved = reanchor(questions, corpus_lines(folder.corpus_root, folder.exclude)).moved
         raise QuestionError(
             "\n".join([f"{plan.questions_file} does not match the corpus:", *found[:10], *more]),
-            remedy=gold_repair(plan.questions_file, plan.data_dir, moves=bool(moved)),
+            remedy=(
+                gold_repair(plan.questions_file, plan.data_dir, moves=bool(moved)),
+                Remedy("leave the file as it is and use {}", "--reanchor"),
+            ),
         )

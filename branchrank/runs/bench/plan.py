@@ -44,6 +44,7 @@ from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import ConfigFile, WorkspaceFolder
+from branchrank.questions.anchoring import corpus_lines, follow_gold
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
@@ -215,13 +216,16 @@ def check_plan(plan: Plan, *, dry_run: bool = False) -> AskedQuestions:
 def asked_questions(plan: Plan) -> AskedQuestions:
     """Sample the plan's questions from its question file.
 
-    Raises :class:`~branchrank.core.errors.QuestionError` if the file is invalid or does not contain the text
-    of the questions.
+    With the setting ``reanchor``, their gold is that of the documents as they are now. Raises
+    :class:`~branchrank.core.errors.QuestionError` if the file is invalid or does not contain the text of the
+    questions.
     """
     part, path = plan.settings.part(BenchmarkSettings), plan.questions_file
     every = load_questions(path, remedy=GIVE_QUESTIONS)
     questions = sample_questions(every, part.sample_size, part.sample_seed)
     check_wording(questions, path)
+    if part.reanchor:
+        questions = follow_gold(questions, corpus_lines(plan.folder.corpus_root, plan.folder.exclude))
     return AskedQuestions(questions, questions_digest(every))
 
 

@@ -94,7 +94,7 @@ def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
         corpus_digest="",
         questions_file=relative(plan.questions_file),
         questions_digest=questions_digest(asked.questions),
-        sampled_from=asked.file_digest if part.sample_size else "",
+        sampled_from=asked.file_digest if part.sample_size or part.reanchor else "",
         question_ids=tuple(question.id for question in asked.questions),
         top_k=part.top_k,
         mode=part.mode,

@@ -161,7 +161,7 @@ def tune(
     }
     plan = _plan(given, contenders, points)
     every, digest = check_plan(plan)
-    asked = [question for question in every if question.answerable]
+    asked = [question for question in every if question.is_scored]
     with shown_progress(progress) as shown:
         scores = _scores(plan, asked, notify, shown)
     fold_of = _folds(scores.clusters, folds, seed)
