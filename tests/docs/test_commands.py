@@ -28,7 +28,6 @@ ENVIRONMENT = {
     "BROWSER": "true",
     "BRANCHRANK_INDEX_VECTOR_STORE": "exact",
     "COLUMNS": "120",
-    "GITHUB_STEP_SUMMARY": "summary.md",
     "HAYSTACK_TELEMETRY_ENABLED": "False",
     "HF_HUB_OFFLINE": "1",
     **{

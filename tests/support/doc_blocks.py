@@ -7,11 +7,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
-SHELL = ("bash", "console", "yaml")
+SHELL = ("bash", "console")
 _BLOCK = re.compile(r"(?ms)^```(\w+)\n(.*?)^```")
 
 
@@ -45,9 +43,6 @@ def blocks(page: str, *languages: str) -> list[Block]:
 
 def commands(block: Block) -> list[Command]:
     """The commands of a block. In a ``console`` block they follow ``$``, and what they print follows them."""
-    if block.language == "yaml":
-        steps = yaml.safe_load(block.text)["jobs"]["gate"]["steps"]
-        return [Command(step["run"]) for step in steps if "run" in step]
     lines = re.sub(r"\\\n\s*", "", block.text).splitlines()
     if block.language == "bash":
         return [Command(line) for line in lines if line.strip() and not line.startswith("#")]
