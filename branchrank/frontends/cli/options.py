@@ -271,7 +271,7 @@ ALL_PAIRS = click.option(
 #: The flags of all commands that start a run.
 RUNNING = together(
     REPORTS,
-    flag("--name", "Name of this run in lists and in its report. It changes no result.", metavar="TEXT"),
+    flag("--name", "Name of this run in lists and in its report. It changes no result.", "", metavar="TEXT"),
     FRESH,
     switch("--dry-run", "Print the indexes to build, the queries and the estimated LLM cost, and exit."),
     flag(
