@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import agent_policies as policies
 from support import scripted_llm as scripted
 from support.agent_policies import Policy, answer, call, turn
+from support.commands import QUESTIONS, make_project, write_lines
 from support.scripted_llm import Action, Chat, ScriptedLLM
 from support.worlds import make_workspace
 
 from branchrank import Workspace
 from branchrank.core.errors import UsageError
-from branchrank.core.records import Retrieval
+from branchrank.core.records import Retrieval, Span
 from branchrank.core.spec import Branch, Fuse, LLMEndpoint, System
 from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import open_llm
+from branchrank.search.systems.query import Query, read_filters
+from branchrank.search.systems.sources import span_of
 
 TEA = "which temperature for green tea"
 
@@ -43,7 +47,7 @@ def system(base_url: str, unit: Any = "span", **options: Any) -> System:
 
 
 def asked(
-    world: WorkspaceFolder, policy: Policy, unit: Any = "span", question: str = TEA, **options: Any
+    world: WorkspaceFolder, policy: Policy, unit: Any = "span", question: str | Query = TEA, **options: Any
 ) -> tuple[Retrieval, list[Chat]]:
     """What an agent returns for a question, and the requests of its conversation."""
     from branchrank.index.reader import open_index
@@ -265,3 +269,68 @@ def test_without_an_endpoint_an_agent_is_refused(world: WorkspaceFolder, name: s
     with pytest.raises(UsageError) as refused:
         Workspace.open(world.data_dir).system(name)
     assert [remedy.flags for remedy in refused.value.remedies] == ["--agent-base-url"]
+
+
+ALL_TOOLS = [
+    call("grep_search", 1, query="green tea temperature", limit=50),
+    call("vector_search", 2, query="green tea temperature", limit=50),
+    call("hybrid_search", 3, semantic_query="green tea temperature", limit=50),
+    call("read_file", 4, path="guide/brewing.md"),
+    call("read_file", 5, path="guide/brewing.md", line_start=7, lines=1),
+]
+
+
+def uses_all_tools(chat: Chat, number: int) -> Action:
+    """Calls each tool once, and cites what is excluded and what is not."""
+    if policies.told(chat):
+        return answer(("guide/brewing.md", 5, 8), ("guide/brewing.md", 10, 12), ("reference/api.md", 7, 9))
+    return turn(*ALL_TOOLS)
+
+
+def test_tools_show_nothing_that_the_query_excludes(world: WorkspaceFolder) -> None:
+    excluded = Span(source="guide/brewing.md", line_start=5, line_end=8)
+    free, free_chats = asked(world, uses_all_tools)
+    found, chats = asked(world, uses_all_tools, question=Query(text=TEA, excluded=(excluded,)))
+    assert all("Green tea wants" in told for told in policies.told(free_chats[1]))
+    assert not any("Green tea wants" in told for told in policies.told(chats[1]))
+    assert free.agent is not None
+    assert found.agent is not None
+    assert free.agent.steps[3].shown == ("guide/brewing.md:1-20",)
+    assert [step.shown for step in found.agent.steps[3:]] == [
+        ("guide/brewing.md:1-4", "guide/brewing.md:9-20"),
+        (),
+    ]
+    shown = [span_of(each) for step in found.agent.steps for each in step.shown]
+    assert not any(map(excluded.overlap, shown))
+    assert {span.source for span in shown} > {"guide/brewing.md"}
+    assert cited(found) == ["guide/brewing.md:10-12", "reference/api.md:7-9"]
+    assert found.removed == 1
+    assert chats[0].body == free_chats[0].body
+
+
+def test_tools_stay_within_the_filters_of_the_query(world: WorkspaceFolder) -> None:
+    filters = read_filters("file_path=reference/*")
+    found, _ = asked(world, uses_all_tools, question=Query(text=TEA, filters=filters))
+    assert found.agent is not None
+    shown = [span_of(each) for step in found.agent.steps for each in step.shown]
+    assert {span.source for span in shown} == {"reference/api.md"}
+    assert [step.error.split()[1] for step in found.agent.steps[3:]] == ["ACCESS_DENIED]"] * 2
+    assert cited(found) == ["reference/api.md:7-9"]
+
+
+def test_a_benchmark_hides_the_text_that_a_question_was_mined_from(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    page = {"source_file": "guide/brewing.md", "line_start": 5, "line_end": 8}
+    mined = [{**line, "excluded_spans": [page]} for line in QUESTIONS if line["id"] == "stains"]
+    questions = write_lines(tmp_path / "mined.jsonl", mined)
+    with ScriptedLLM(uses_all_tools) as server, Workspace.open(project / "data") as workspace:
+        settings = {"agent.base_url": server.base_url, "agent.model": "scripted"}
+        run = workspace.benchmark(
+            ["agent"], questions=questions, latency_sample=0, reports=tmp_path, settings=settings
+        )
+        told = policies.told(server.requests[1])
+    assert len(told) == len(ALL_TOOLS)
+    assert not any("Green tea wants" in each for each in told)
+    (row,) = run.rows
+    assert row.excluded == 1
+    assert [hit.source for hit in row.hits] == ["guide/brewing.md", "reference/api.md"]

@@ -19,6 +19,7 @@ from branchrank.search.agent.tool_session import ToolSession
 from branchrank.search.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.search_tools import SearchTools
+from branchrank.search.systems.system_checks import depth
 from branchrank.search.systems.toolbox import Toolbox
 
 
@@ -52,8 +53,9 @@ class AgentKind(BranchKind):
             if index.manifest.embedder.name == NONE and {"vector_search", "hybrid_search"} & {*agent.tools}:
                 raise no_vectors("an agent's tool searches with vectors, but the index")
             assert asked.gateway is not None
-            session = ToolSession(Toolbox(tools, agent.tools), sources.line_count)
-            spans = ask_agent(asked, asked.gateway, agent, session, lookup.n)
+            session = ToolSession(Toolbox(tools.within(lookup.query), agent.tools), sources.line_count)
+            # More entries are requested if the query excludes some, but the prompt must not depend on it.
+            spans = ask_agent(asked, asked.gateway, agent, session, depth(lookup.branch, asked.k))
             asked.trace.add("shown", "span", _ranked([span.citation for span in session.shown]))
             keys = [span.citation for span in spans]
             if lookup.branch.unit == "chunk":

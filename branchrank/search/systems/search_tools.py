@@ -121,13 +121,27 @@ class SearchTools:
         """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
         self.answer_bytes = ANSWER_BYTES
-        sources = engine.sources
-        self._reader = FileReader(sources.corpus_root, sources.admitted_sources(()), allowed_paths)
+        self._allowed_paths = allowed_paths
+        self._restrict(Query(text=""))
+
+    def _restrict(self, query: Query) -> None:
+        self._within, sources = query, self.engine.sources
+        admitted = sources.admitted_sources(query.filters)
+        self._reader = FileReader(sources.corpus_root, admitted, self._allowed_paths)
 
     def limited(self, answer_bytes: int) -> SearchTools:
         """Return the same tools with at most ``answer_bytes`` of text in each answer."""
         made = copy.copy(self)
         made.answer_bytes = answer_bytes
+        return made
+
+    def within(self, query: Query) -> SearchTools:
+        """Return the same tools, without what the query's filters and excluded spans reject.
+
+        Search tools return no passage that overlaps an excluded span, and ``read_file`` skips excluded lines.
+        """
+        made = copy.copy(self)
+        made._restrict(query)
         return made
 
     def grep_search(
@@ -218,17 +232,24 @@ class SearchTools:
         status = SearchStatus(
             tool="read_file",
             characters=len(text),
-            count=len(kept),
+            count=sum(map(bool, kept)),
             unit="lines",
             notices=(notice,) if cut or len(kept) < total or not total else (),
             cut=cut,
         )
-        name = f"{source}:{line_start}-{last}"
-        hit = Hit(id=name, source=source, line_start=line_start, line_end=last, text=text, score=0.0)
-        return ToolAnswer(results=(Found(hit=hit, numbered=True),) if kept else (), status=status)
+        results = []
+        for is_shown, group in itertools.groupby(enumerate(kept, line_start), lambda row: bool(row[1])):
+            numbers, shown = zip(*group, strict=True)
+            span = Span(source=source, line_start=numbers[0], line_end=numbers[-1])
+            hit = Hit(id=span.citation, **msgspec.structs.asdict(span), text="".join(shown), score=0.0)
+            results += [Found(hit=hit, numbered=True)] if is_shown else []
+        return ToolAnswer(results=tuple(results), status=status)
 
     def _lines(self, path: str, line_start: int, lines: int | None) -> tuple[str, list[str], int]:
-        """Return the file's name, the lines that were asked for, and the number of lines of the file."""
+        """Return the file's name, the lines that were asked for, and the number of lines of the file.
+
+        Excluded lines are empty, even without a line break.
+        """
         arguments.count("line_start", line_start)
         source, text = self._reader.read(str(arguments.path("path", path)))
         every = [*io.StringIO(text, newline="\n")]
@@ -236,6 +257,10 @@ class SearchTools:
             number = f"{source!r} has {len(every)} lines, but line_start={line_start}"
             raise FileRefused("NO_SUCH_LINE", number)
         end = None if lines is None else line_start - 1 + arguments.count("lines", lines)
+        for span in self._within.excluded:
+            if span.source == source:
+                excluded = slice(span.line_start - 1, span.line_end)
+                every[excluded] = [""] * len(every[excluded])
         return source, every[line_start - 1 : end], len(every)
 
     def _retrieve(
@@ -245,7 +270,8 @@ class SearchTools:
         arguments.text("exact_keywords", keywords, "max_retries")
         limit = arguments.count("limit", limit, TOP)
         text = query if query.strip() else keywords
-        asked = Query(text=text, keywords=keywords, filters=read_filters(filters))
+        own = (*self._within.filters, *read_filters(filters))
+        asked = Query(text=text, keywords=keywords, filters=own, excluded=self._within.excluded)
         return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
 
     def _answer(
