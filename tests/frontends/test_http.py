@@ -14,8 +14,8 @@ import pytest
 from support.http_server import Running, asking, eventually, post, received, running
 
 from branchrank.core.errors import ArtifactError
+from branchrank.core.io.access import Access
 from branchrank.core.records import Question
-from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.http_api import Health, application
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.runs.bench.predictors import ApiPredictor
@@ -180,7 +180,7 @@ HEAD = WHOLE.index(b"\r\n\r\n")
 def test_connections_that_wait_do_not_hold_up_requests(
     service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, sent: int
 ) -> None:
-    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.CONNECTIONS", 3)
+    monkeypatch.setattr("branchrank.core.io.loopback_server.CONNECTIONS", 3)
     with running(application(service, workers, Access())) as server, contextlib.ExitStack() as opened:
         for _ in range(20):
             opened.enter_context(server.connect()).sendall(WHOLE[:sent])
@@ -193,7 +193,7 @@ def test_connections_that_wait_do_not_hold_up_requests(
 def test_a_connection_without_a_request_is_closed(
     service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: int
 ) -> None:
-    monkeypatch.setattr("branchrank.frontends.serve.loopback_server.REQUEST_S", 0.2)
+    monkeypatch.setattr("branchrank.core.io.loopback_server.REQUEST_S", 0.2)
     with running(application(service, workers, Access())) as server, server.connect() as waiting:
         waiting.sendall(before)
         if before:

@@ -22,10 +22,11 @@ from support.http_server import Running, post, running
 from support.traversal import traversals
 
 from branchrank.core.errors import ArtifactError
-from branchrank.frontends.serve.access import Access, access_for
-from branchrank.frontends.serve.mcp import mcp_application, mcp_server
+from branchrank.core.io.access import Access, access_for
+from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.search.agent.tool_server import mcp_application
 from branchrank.search.systems.builtin import AGENTS, BUILTIN
 from branchrank.search.systems.search_tools import SearchTools, ToolAnswer
 

@@ -49,6 +49,7 @@ NOT_LOADED = (
     "branchrank.frontends.serve",
     "branchrank.embedders",
     "branchrank.search.llm",
+    "branchrank.search.agent",
     "branchrank.core.execution",
 )
 #: Variables that an interpreter reads when it starts; a command that is given one is a new process.

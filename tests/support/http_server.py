@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
-from branchrank.frontends.serve.loopback_server import http_server, listen
+from branchrank.core.io.loopback_server import http_server, listen
 
 TIMEOUT_S = 20.0
 #: Opening a client reads all of the system's certificates; this one reads none and keeps no connection.

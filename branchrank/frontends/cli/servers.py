@@ -33,7 +33,7 @@ from branchrank.frontends.cli.terminal import Command, say
 from branchrank.search.systems.builtin import BUILTIN
 
 if TYPE_CHECKING:
-    from branchrank.frontends.serve.access import Access
+    from branchrank.core.io.access import Access
 
 
 def address_options(port: int) -> Callable[[F], F]:
@@ -67,14 +67,14 @@ def predictor_option(*default: str) -> Callable[[F], F]:
 
 def _access(host: str, token_file: Path | None, port: int, **allowed: tuple[str, ...]) -> Access:
     """Check the address and the token before anything is opened."""
-    from branchrank.frontends.serve.access import access_for, read_token
+    from branchrank.core.io.access import access_for, read_token
 
     return access_for(host, token=read_token(token_file), **allowed)
 
 
 def _run(app: Any, host: str, port: int, lines: list[str], path: str = "") -> None:
     """Print the lines, the last one with the server's URL, and serve until the process is stopped."""
-    from branchrank.frontends.serve.loopback_server import http_server, listen, url_of
+    from branchrank.core.io.loopback_server import http_server, listen, url_of
 
     with listen(host, port) as listening:
         for line in [*lines[:-1], f"{lines[-1]}{url_of(host, listening)}{path}"]:
@@ -146,8 +146,9 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
     configured can run only if it answers. The tools read only the corpus of the workspace. The flags for
     addresses and tokens apply only with --transport http, and work as in `branchrank serve`.
     """
-    from branchrank.frontends.serve.mcp import PATH, mcp_application, mcp_server, serve_stdio
+    from branchrank.frontends.serve.mcp import mcp_server, serve_stdio
     from branchrank.frontends.serve.service import Service, Workers
+    from branchrank.search.agent.tool_server import PATH, mcp_application
 
     if transport == "http":
         access = _access(**address)

@@ -19,10 +19,10 @@ from starlette.exceptions import HTTPException
 
 from branchrank import __version__
 from branchrank.core.errors import BranchRankError
+from branchrank.core.io.access import Access
+from branchrank.core.io.loopback_server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record
-from branchrank.frontends.serve.access import Access
-from branchrank.frontends.serve.loopback_server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers
 from branchrank.search.systems.query import FILTER_KEYS
 

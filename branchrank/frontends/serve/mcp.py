@@ -22,7 +22,6 @@ from branchrank import __version__
 from branchrank.core.errors import BranchRankError, MissingDependencyError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record
-from branchrank.frontends.serve.access import Access
 from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.systems.search_tools import ToolAnswer
@@ -39,14 +38,10 @@ from branchrank.search.systems.toolbox import (
 try:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
-    from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
-    from starlette.routing import Route
 except ImportError:
     raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
-from branchrank.frontends.serve.loopback_server import BODY_LIMIT, Guard
 
-PATH = "/mcp"
 INSTRUCTIONS = (
     "Search the documentation of this workspace. Cite a result by its path and lines. Use grep_search for "
     "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for the lines "
@@ -145,22 +140,6 @@ def serve_stdio(server: Server[Any]) -> None:
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     anyio.run(serve)
-
-
-def mcp_application(server: Server[Any], access: Access) -> Guard:
-    """Return an application that serves MCP over streamable HTTP at ``/mcp``, without sessions."""
-    application = server.streamable_http_app(
-        streamable_http_path=PATH,
-        json_response=True,
-        stateless_http=True,
-        max_request_body_size=BODY_LIMIT,
-        # The guard checks the headers ``Host`` and ``Origin``.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    for route in application.routes:
-        if isinstance(route, Route):  # no event stream for GET, which would only delay a shutdown
-            route.methods = {"POST"}
-    return Guard(application, access)
 
 
 def _offered(name: str, kind: type[ToolArguments]) -> Tool:

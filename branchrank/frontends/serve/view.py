@@ -3,7 +3,7 @@
 1. The page is plain HTML, CSS and JavaScript from the folder ``page``, and the style sheet of the report. The
    content security policy allows only these files, and no other origin may read or frame them.
 2. Each request must have this server's address in its ``Host`` header
-   (:mod:`branchrank.frontends.serve.access`).
+   (:mod:`branchrank.core.io.access`).
 3. A request that writes must also have this address in its ``Origin`` header, and the token of this start in
    its ``Authorization`` header. The page gets the token from the part of the URL after ``#``, which browsers
    never send.
@@ -29,10 +29,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from branchrank.core.errors import BranchRankError, UsageError
+from branchrank.core.io.access import Access
 from branchrank.core.io.files import NOT_JSON, read_beneath
+from branchrank.core.io.loopback_server import Guard, Refusal, http_server, listen, url_of
 from branchrank.core.io.printable import safe
-from branchrank.frontends.serve.access import Access
-from branchrank.frontends.serve.loopback_server import Guard, Refusal, http_server, listen, url_of
 from branchrank.frontends.serve.view_documents import Documents
 from branchrank.frontends.serve.view_labels import GivenLabel, LabelDesk
 from branchrank.frontends.serve.view_questions import Filters, QuestionLists

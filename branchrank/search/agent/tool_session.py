@@ -1,21 +1,34 @@
 """What one agent did with its tools for one question: the steps, the lines that it saw, and its citations.
 
-The loop of this package and the server of other agents' tools record the same steps.
+The loop of this package calls the tools of a :class:`ToolSession`. The agents of users get the same tools as
+:class:`RecordedTools`: as an object, through the pipe of a child process, or over MCP.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from threading import Lock
+from typing import Any
 
-from branchrank.core.records import AgentLog, Record, Span, ToolStep
-from branchrank.search.systems.toolbox import Citation, Toolbox, ToolReply
+import msgspec
+
+from branchrank.core.io.printable import encodable
+from branchrank.core.records import AgentLog, Hit, Record, Span, ToolStep
+from branchrank.search.llm.request import Tool
+from branchrank.search.systems.toolbox import ANSWER, Citation, Toolbox, ToolReply, read_answer
 
 #: The number of characters of a call's arguments that a step keeps.
 _ARGUMENTS = 1_000
 #: The number of characters of an error that a step keeps.
 _ERROR = 300
-_CITED = re.compile(r"([^\s`'\"<>()\[\]{}|*,;]+):(\d{1,9})(?:[-\u2013](\d{1,9}))?(?!\d|:\d)")
+_PATH = r"[^\s`'\"<>()\[\]{}|*,;]"
+# A path begins where a word begins, so that a long word is read only once.
+_CITED = re.compile(rf"(?<!{_PATH})({_PATH}+):(\d{{1,9}})(?:[-\u2013](\d{{1,9}}))?(?!\d|:\d)")
+_NO_LINES = "None of the cited lines exists. Copy paths and line numbers from the answers of the tools."
+#: The calls of one question that are answered for the agent of a user.
+MOST_CALLS = 500
 
 
 class CheckedCitations(Record, frozen=True, kw_only=True):
@@ -58,13 +71,25 @@ class ToolSession:
         )
         self.steps.append(step)
 
+    def answer(self, arguments: str, turn: int) -> tuple[CheckedCitations, str] | ToolReply:
+        """Return the checked citations and the text of an answer, or the recorded error of a wrong one."""
+        reply = self.toolbox.call(ANSWER, arguments)
+        if not reply.error:
+            citations, text = read_answer(arguments)
+            cited = self.checked(citations)
+            if cited.spans or not citations:
+                return cited, text
+            reply = ToolReply(text=_NO_LINES, status=f"{ANSWER}: NO_LINES", error="NO_LINES")
+        self.record(ANSWER, arguments, turn, reply)
+        return reply
+
     def checked(self, citations: Iterable[Citation]) -> CheckedCitations:
         """Check which cited lines exist in the corpus."""
         spans: dict[Span, None] = {}
-        invalid = 0
+        invalid, lines = 0, cache(self._lines)
         for cited in citations:
             path = cited.path.strip().removeprefix("./")
-            if 1 <= cited.line_start <= cited.line_end <= self._lines(path):
+            if 1 <= cited.line_start <= cited.line_end <= lines(path):
                 spans[Span(source=path, line_start=cited.line_start, line_end=cited.line_end)] = None
             else:
                 invalid += 1
@@ -91,3 +116,53 @@ class ToolSession:
             invalid=cited.invalid if cited is not None else 0,
             text=text,
         )
+
+
+class RecordedTools:
+    """The tools of one question for the agent of a user. Thread-safe: one call is carried out at a time.
+
+    ``definitions`` has the name, the description and the JSON schema of each tool. ``clean`` removes secrets
+    from what an agent sends.
+    """
+
+    def __init__(
+        self,
+        session: ToolSession,
+        lines: Callable[[str], Sequence[str]],
+        clean: Callable[[str], str] = encodable,
+    ) -> None:
+        self.session = session
+        self.definitions: tuple[Tool, ...] = session.toolbox.definitions
+        #: The citations of the last call of ``answer``.
+        self.cited: CheckedCitations | None = None
+        self._lines, self._clean = lines, clean
+        self._lock, self._calls = Lock(), 0
+
+    def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
+        """Call a tool with its arguments, or with their JSON text. A wrong call is answered with an error."""
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        name, text = self._clean(name), self._clean(text)
+        with self._lock:
+            self._calls += 1
+            if self._calls > MOST_CALLS:
+                error = f"more than {MOST_CALLS} calls"
+                return ToolReply(text=error, status=f"{name}: {error}", error="TOO_MANY_CALLS")
+            if name != ANSWER:
+                return self.session.call(name, text, self._calls)
+            given = self.session.answer(text, self._calls)
+            if isinstance(given, ToolReply):
+                return given
+            self.cited = given[0]
+            return ToolReply(text="The answer is recorded.", status=ANSWER)
+
+    def hits(self, most: int) -> list[Hit]:
+        """Return at most ``most`` of the cited passages as hits, best first."""
+        return [
+            Hit(
+                id=span.citation,
+                text="\n".join(self._lines(span.source)[span.line_start - 1 : span.line_end]),
+                score=1.0 / rank,
+                **msgspec.structs.asdict(span),
+            )
+            for rank, span in enumerate(self.cited.spans[:most] if self.cited else (), start=1)
+        ]

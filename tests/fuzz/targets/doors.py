@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from branchrank.frontends.serve.access import Access
+from branchrank.core.io.access import Access
+from branchrank.core.io.loopback_server import ErrorAnswer
 from branchrank.frontends.serve.http_api import RetrieveAnswer, application
-from branchrank.frontends.serve.loopback_server import ErrorAnswer
-from branchrank.frontends.serve.mcp import mcp_application, mcp_server
+from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import Service, Workers
+from branchrank.search.agent.tool_server import mcp_application
 from fuzz.target import Target, require, seeds
 from fuzz.targets.queries import in_their_lines
 from fuzz.world import CANARY, workspace

@@ -28,8 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from branchrank.core.errors import UsageError
+from branchrank.core.io.access import Access, bracketed
 from branchrank.core.records import Record
-from branchrank.frontends.serve.access import Access, bracketed
 
 BODY_LIMIT = 1024 * 1024
 #: The body of a refused request is read up to these limits, so that the client can read the error response.
