@@ -254,7 +254,7 @@ class Workspace(Closing):
 
     @property
     def questions(self) -> WorkspaceQuestions:
-        """Methods that add, label, check, re-anchor, mine, split and generate questions."""
+        """Methods that add, import, label, check, re-anchor, mine, split and generate questions."""
         return WorkspaceQuestions(self._folder)
 
     @property

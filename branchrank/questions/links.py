@@ -1,4 +1,4 @@
-"""Resolves the cross-references between the documents in a corpus.
+"""Resolves the cross-references between the documents in a corpus, and the addresses of its site.
 
 1. A label at a section's heading refers to the section, and a label at a page's title refers to the page. A
    label that is not at a heading or title is called an inner label. A reference (``ref``) to an inner label
@@ -16,6 +16,9 @@
 7. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page. In Markdown,
    ``#anchor`` alone can also be a label or explicit id of one other page, as in MyST. ``#title`` alone can be
    a heading's title, which reStructuredText and AsciiDoc refer to.
+8. The address of a page on the site, from outside, may have any leading path segments before the name of a
+   folder in the corpus. Its anchor may also be an id as Sphinx makes it from a label, or a heading's text. An
+   anchor inside a section refers to the section.
 """
 
 from __future__ import annotations
@@ -25,9 +28,10 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from branchrank.core.records import GoldItem, Question, Span
 from branchrank.documents.document import FOLDER_PAGES, Document, Reference, Section, slug
 from branchrank.documents.reading import suffix_of
 
@@ -64,12 +68,22 @@ class Links:
         self._labels: defaultdict[str, dict[str, Target | None]] = defaultdict(dict)
         self._derived: dict[str, Target | None] = {}
         self._anchors: dict[tuple[str, str], Target | None] = {}
+        #: The first label on a page for each id that Sphinx makes from a label.
+        self._ids: dict[tuple[str, str], str] = {}
+        #: The pages that are exact copies of an earlier page, and for each page with copies, the copies.
+        self.copy_of: dict[str, str] = {}
+        self.copies: defaultdict[str, list[str]] = defaultdict(list)
         ordered = sorted(self._documents.values(), key=lambda document: document.source)
         for names in (_path_name, _site_name, _caseless_name):
             for document in ordered:
                 self._pages.setdefault(names(document.source), document.source)
+        self._folders = {_caseless_name(each).split("/")[0] for each in self._documents if "/" in each}
+        first: dict[str, str] = {}
         for document in ordered:
             self._add_labels(document)
+            if (original := first.setdefault(document.digest, document.source)) != document.source:
+                self.copy_of[document.source] = original
+                self.copies[original].append(document.source)
 
     def _add_labels(self, document: Document) -> None:
         names: dict[str, Target | None] = {}
@@ -82,6 +96,7 @@ class Links:
             names.setdefault(slug(section.title), Target(document.source, number))
         for name, target in names.items():
             self._anchors[document.source, name] = target
+            self._ids.setdefault((document.source, _id(name)), name)
         for label in document.labels:
             name = _label(label.name)
             if label.derived:
@@ -118,9 +133,67 @@ class Links:
             return next(iter(labeled.values()))
         return self._anchors[page, slug(name)]
 
+    def at_address(self, path: str, anchor: str = "") -> tuple[str, Target]:
+        """Return the prefix of a path on the site, and the page or section that the rest refers to.
+
+        Raises :class:`UnresolvedLink` if the corpus has no such page or anchor.
+        """
+        parts = [part for part in unquote(path).replace("\\", "/").split("/") if part not in ("", ".")]
+        for start in range(max(1, len(parts))):
+            rest = "/".join(parts[start:])
+            try:
+                page = self._page("", rest) if not start or _site_name(rest) else ""
+            except UnresolvedLink as error:
+                if (
+                    start + 1 >= len(parts)
+                    or _caseless_name(f"{parts[start]}/x").split("/")[0] in self._folders
+                ):
+                    raise
+                reason = error
+            else:
+                if page:
+                    return "/".join(parts[:start]), self._at_anchor(page, unquote(anchor))
+        raise reason
+
+    def _at_anchor(self, page: str, anchor: str) -> Target:
+        """Return the section of a page in which an anchor is."""
+        if not anchor:
+            return Target(page, 0)
+        tried = (_label(anchor), slug(anchor), self._ids.get((page, _id(anchor)), ""))
+        name = next((each for each in tried if (page, each) in self._anchors), "")
+        if not name:
+            raise UnresolvedLink(_NO_LABEL)
+        document = self._documents[page]
+        lines = (label.line for label in document.labels if _label(label.name) == name)
+        return self._anchors[page, name] or Target(page, section_at(document, next(lines)))
+
     def section(self, target: Target) -> Section:
         """Return the target's section. If the target is a page, return the first section on the page."""
         return self._documents[target.source].sections[target.section]
+
+    def span(self, target: Target) -> Span:
+        """Return the lines of a target section. Include subsections if the section has only a heading."""
+        section = self.section(target)
+        if target.section and all(block.kind == "heading" for block in section.blocks):
+            return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
+        return own_span(target.source, section)
+
+    def question(self, text: str, targets: Sequence[Target], **fields: Any) -> Question:
+        """Make a question without an id. If any target is a page, the gold consists of whole pages."""
+        pages = any(target.section == 0 for target in targets)
+        gold = dict.fromkeys(
+            GoldItem(source_file=target.source) if pages else GoldItem.of(self.span(target))
+            for target in targets
+        )
+        return Question(
+            id="",
+            question=text,
+            gold=tuple(gold),
+            section_title=self.section(targets[0]).title,
+            gold_level="file" if pages else "span",
+            source_aliases=tuple(self.copies.get(targets[0].source, ())),
+            **fields,
+        )
 
     def _page(self, source: str, path: str) -> str:
         folder = posixpath.dirname(source)
@@ -145,8 +218,25 @@ class Links:
         raise UnresolvedLink(_FILE if not is_page and _OTHER_SUFFIX.search(path) else _NO_PAGE)
 
 
+def section_at(document: Document, line: int) -> int:
+    """Return the number of the section whose own span contains the line."""
+    return max(
+        (number for number, section in enumerate(document.sections) if section.line_start <= line), default=0
+    )
+
+
+def own_span(source: str, section: Section) -> Span:
+    """Return the lines of a section before its first subsection."""
+    return Span(source=source, line_start=section.line_start, line_end=section.own_line_end)
+
+
 def _label(name: str) -> str:
     return " ".join(unicodedata.normalize("NFC", name.casefold()).split())
+
+
+def _id(name: str) -> str:
+    """Return a label as Sphinx writes it as an id."""
+    return re.sub(r"[\W_]+", "-", _label(name)).strip("-")
 
 
 def _normal(path: str) -> str:

@@ -21,18 +21,26 @@ all (``subset``), some (``partial``) or none (``paraphrase``).
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.records import GoldItem, Question, Span
+from branchrank.core.records import Question, Span
 from branchrank.core.settings import Bm25Settings
-from branchrank.documents.document import Document, Section, slug
+from branchrank.documents.document import Document, slug
 from branchrank.index.stores.analyzer import STOP_WORDS, analyzer
-from branchrank.questions.links import UNRESOLVED, Links, Target, UnresolvedLink
+from branchrank.questions.links import (
+    UNRESOLVED,
+    Links,
+    Target,
+    UnresolvedLink,
+    own_span,
+    section_at,
+)
+from branchrank.questions.question_files import folded
 
 KIND = "navigational"
 MAX_GOLDS = 2
@@ -128,15 +136,7 @@ class _Miner:
     def __init__(self, documents: Sequence[Document]) -> None:
         self.links = Links(documents)
         self.dropped: Counter[str] = Counter()
-        first: dict[str, Document] = {}
-        self.original = {
-            document.source: first.setdefault(document.digest, document).source for document in documents
-        }
-        self.originals = list(first.values())
-        self.copies: defaultdict[str, list[str]] = defaultdict(list)
-        for source, original in self.original.items():
-            if source != original:
-                self.copies[original].append(source)
+        self.originals = [each for each in documents if each.source not in self.links.copy_of]
         self.release_notes = {document.source for document in documents if is_release_note(document)}
         self.analyze = analyzer(_ANALYZER)
         self.parts = frozenset(self.analyze(_PARTS))
@@ -150,9 +150,9 @@ class _Miner:
         found: dict[str, _Query] = {}
         for document in self.originals:
             for reference in document.references:
-                query = found.setdefault(_folded(reference.text), _Query([], [], []))
-                own = _section_at(document, reference.line)
-                span = _own_span(document.source, document.sections[own])
+                query = found.setdefault(folded(reference.text), _Query([], [], []))
+                own = section_at(document, reference.line)
+                span = own_span(document.source, document.sections[own])
                 if span not in query.linking:
                     query.linking.append(span)
                 try:
@@ -163,7 +163,7 @@ class _Miner:
                 if target is None:
                     self.dropped["inner label"] += 1
                     continue
-                target = Target(self.original[target.source], target.section)
+                target = Target(self.links.copy_of.get(target.source, target.source), target.section)
                 if target.source in self.release_notes:
                     self.dropped["release notes"] += 1
                 elif target.source == document.source and target.section in (0, own):
@@ -193,7 +193,7 @@ class _Miner:
             return "too few words"
         if len(query.targets) > MAX_GOLDS:
             return "ambiguous"
-        golds = [self.span(target) for target in query.targets]
+        golds = [self.links.span(target) for target in query.targets]
         if any(target.section == 0 for target in query.targets):  # the gold consists of whole pages
             golds = [msgspec.structs.replace(gold, line_start=1, line_end=2**31) for gold in golds]
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
@@ -202,39 +202,20 @@ class _Miner:
         """Return the stems of a text's words, without words such as "the", "see" and "chapter"."""
         return frozenset(self.analyze(text)) - self.empty
 
-    def span(self, target: Target) -> Span:
-        """Return the lines of a target section. Include subsections if the section has only a heading."""
-        section = self.links.section(target)
-        if target.section and all(block.kind == "heading" for block in section.blocks):
-            return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
-        return _own_span(target.source, section)
-
     def question(self, query: _Query) -> Question:
-        """Make a question without an id. If any target is a page, the gold consists of whole pages."""
-        pages = any(target.section == 0 for target in query.targets)
+        """Make a question without an id."""
         targets = sorted(
             query.targets,
-            key=lambda target: (target.source not in self.copies, target.source, target.section),
+            key=lambda target: (target.source not in self.links.copies, target.source, target.section),
         )
         counts = Counter(query.texts)
         text = min(counts, key=lambda each: (-counts[each], each))
         headings = " ".join(self.links.section(target).title for target in targets)
         content, found = self.content(text), self.content(headings)
         overlap = "subset" if content <= found else "partial" if content & found else "paraphrase"
-        gold = dict.fromkeys(
-            GoldItem(source_file=target.source) if pages else GoldItem.of(self.span(target))
-            for target in targets
-        )
-        return Question(
-            id="",
-            question=text,
-            gold=tuple(gold),
-            kind=KIND,
-            section_title=self.links.section(targets[0]).title,
-            gold_level="file" if pages else "span",
-            excluded_spans=tuple(sorted(query.linking)),
-            source_aliases=tuple(self.copies.get(targets[0].source, ())),
-            extra={"overlap": overlap},
+        excluded = tuple(sorted(query.linking))
+        return self.links.question(
+            text, targets, kind=KIND, excluded_spans=excluded, extra={"overlap": overlap}
         )
 
 
@@ -243,21 +224,6 @@ def is_release_note(document: Document) -> bool:
     path = PurePosixPath(document.source.casefold())
     names = (re.sub(r"[_ ']", "-", name) for name in (*path.parts[:-1], path.name.rpartition(".")[0]))
     return any(_RELEASE_NAME.fullmatch(name) for name in names) or bool(_VERSION.fullmatch(document.title))
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _section_at(document: Document, line: int) -> int:
-    """Return the number of the section whose own span contains the line."""
-    return max(
-        (number for number, section in enumerate(document.sections) if section.line_start <= line), default=0
-    )
-
-
-def _own_span(source: str, section: Section) -> Span:
-    return Span(source=source, line_start=section.line_start, line_end=section.own_line_end)
 
 
 def _with_ids(questions: Iterable[Question]) -> list[Question]:

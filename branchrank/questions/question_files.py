@@ -90,12 +90,22 @@ def load_questions(path: Path, *, remedy: Remedies = "pass the path of a questio
         except (msgspec.DecodeError, ValueError) as error:
             array = "; write one JSON object per line, not an array" if line.lstrip()[:1] == "[" else ""
             problems.append(f"{path}:{number}: {error}{array}")
-    if problems:
-        shown = problems[:10] + ([f"... and {len(problems) - 10} more"] if len(problems) > 10 else [])
-        raise QuestionError("\n".join(shown), remedy=correct)
+    refuse(problems, correct)
     if not questions:
         raise QuestionError(f"{path} has no questions", remedy=remedy)
     return list(questions.values())
+
+
+def refuse(problems: Sequence[str], remedy: str) -> None:
+    """Raise :class:`QuestionError` with the first ten problems, if there are any."""
+    if problems:
+        shown = [*problems[:10], *([f"... and {len(problems) - 10} more"] if len(problems) > 10 else [])]
+        raise QuestionError("\n".join(shown), remedy=remedy)
+
+
+def folded(text: str) -> str:
+    """Return a question's text without differences in case and spacing."""
+    return " ".join(text.casefold().split())
 
 
 def _is_slip(key: str, known: str) -> bool:
@@ -270,6 +280,25 @@ def append_question(path: Path, question: Question, digest: str | None = None) -
     return question
 
 
+def append_new(path: Path, questions: Iterable[Question]) -> list[Question]:
+    """Append the questions whose text is not in a question file yet, with ids made from their content.
+
+    Return these questions. The file is created if it does not exist.
+    """
+    with only_writer_of(path):
+        lines = _lines(path, None)
+        own = load_questions(path) if any(map(str.strip, lines)) else []
+        known = {folded(each.question) for each in own}
+        added = [
+            msgspec.structs.replace(each, id=_made_id(each.question, each.gold))
+            for each in questions
+            if folded(each.question) not in known
+        ]
+        if added:
+            _put(path, lines, len(lines), *added)
+    return added
+
+
 class ChangedFileError(QuestionError):
     """Error for a question file whose content is not the content that a change was made from."""
 
@@ -299,9 +328,9 @@ def _lines(path: Path, digest: str | None) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _put(path: Path, lines: list[str], place: int, question: Question) -> None:
-    """Write the lines of a question file with the question at a place, which may be the end."""
-    lines[place : place + 1] = [msgspec.json.encode(question_line(question)).decode()]
+def _put(path: Path, lines: list[str], place: int, *questions: Question) -> None:
+    """Write the lines of a question file with the questions at a place, which may be the end."""
+    lines[place : place + 1] = [msgspec.json.encode(question_line(each)).decode() for each in questions]
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
@@ -375,6 +404,9 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
+
+#: The keys of an imported question: how often it was asked, and the addresses that did not become gold.
+COUNT, UNPLACED = "count", "unplaced"
 
 #: The key that lists the gold files of a question that are missing from the corpus.
 ABSENT_GOLD = "absent_gold"

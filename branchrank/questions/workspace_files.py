@@ -1,4 +1,4 @@
-"""Methods that add, label, check, re-anchor, mine, split and generate the questions of a workspace."""
+"""Methods that add, import, label, check, mine, split and generate the questions of a workspace."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from branchrank.documents.document import Document
     from branchrank.questions.anchoring import Reanchoring
     from branchrank.questions.generation import GeneratedQuestions, GenerationOptions
+    from branchrank.questions.importing import Imported
     from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
     from branchrank.questions.question_checks import QuestionCheck
@@ -59,7 +60,7 @@ class QuestionFiles:
         gold = tuple(
             replace(item, source_file=source_below(root, item.source_file)) for item in question.gold
         )
-        target = self._folder.data_dir / self._folder.config.questions if path is None else Path(path)
+        target = self._target(path)
         added = append_question(target, new_question(replace(question, gold=gold), lines))
         return AddedQuestion(
             path=target,
@@ -121,6 +122,24 @@ class QuestionFiles:
         if mined.questions:
             write_questions(Path(output), reanchor(mined.questions, lines).questions)
         return mined
+
+    def import_asked(self, asked: AnyPath, output: AnyPath | None = None) -> Imported:
+        """Make questions from a search log or exported tickets, and add them to a question file.
+
+        ``asked`` is a CSV or JSON Lines file (:mod:`branchrank.questions.importing`). Clicked pages become
+        gold, and questions without one wait for labels. Questions whose text is already in ``output`` (by
+        default the workspace's question file) are not added. Raises
+        :class:`~branchrank.core.errors.QuestionError` for invalid rows, without any change.
+        """
+        from branchrank.questions.anchoring import reanchor
+        from branchrank.questions.importing import imported, read_asked
+        from branchrank.questions.question_files import append_new
+
+        rows, path = read_asked(Path(asked)), self._target(output)
+        documents, lines = self._corpus()
+        made = imported(rows, documents)
+        added = append_new(path, reanchor(made.questions, lines).questions)
+        return replace(made, path=path, questions=tuple(added))
 
     def split(
         self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = SEED
@@ -195,6 +214,10 @@ class QuestionFiles:
 
         place = (self._folder.corpus_root, self._folder.exclude) if root is None else (root, ())
         return load_corpus(*place).documents, corpus_lines(*place)
+
+    def _target(self, path: AnyPath | None) -> Path:
+        """Return a question file that need not exist."""
+        return self._folder.data_dir / self._folder.config.questions if path is None else Path(path)
 
     def _path(self, path: AnyPath | None) -> Path:
         return self._folder.questions_path if path is None else Path(path)

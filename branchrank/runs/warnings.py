@@ -12,7 +12,7 @@ from branchrank.core.records import Question, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD
 from branchrank.index.corpus_language import unread_letters
 from branchrank.questions.labels import llm_gold
-from branchrank.questions.question_files import EXAMPLE
+from branchrank.questions.question_files import EXAMPLE, UNPLACED
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.words import counted, plural
@@ -140,11 +140,16 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> Iterator[str]:
-    """Yield a warning if any questions are the examples from ``branchrank init``."""
+    """Yield a warning if any questions are the examples of ``branchrank init``, or imported without gold."""
     if count := sum(EXAMPLE in question.extra for question in questions):
         yield (
             f"{counted(count, len(questions), 'question', 'is an example', 'are examples')} of branchrank "
             "init; replace them with questions of your readers before you believe a rate"
+        )
+    if count := sum(UNPLACED in question.extra and not question.answerable for question in questions):
+        yield (
+            f"{counted(count, len(questions), 'question', 'was', 'were')} imported without gold; label them "
+            f"with branchrank view, or delete the key {UNPLACED} where the corpus has no answer"
         )
 
 

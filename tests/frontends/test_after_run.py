@@ -16,7 +16,7 @@ from support.made_runs import Planned, make_questions, make_run
 from support.worlds import make_index
 
 from branchrank.core.records import Question, Retrieval
-from branchrank.questions.question_files import EXAMPLE
+from branchrank.questions.question_files import EXAMPLE, UNPLACED
 from branchrank.reports.losses import misses
 from branchrank.run import Run
 from branchrank.runs.directory import find_run
@@ -148,13 +148,15 @@ def test_export_says_that_ndcg_differs(made: Run) -> None:
 
 def test_words_and_signs_of_a_report_are_plain(tmp_path: Path) -> None:
     """A count of one has a singular verb, and neither a backtick nor a sign is escaped."""
-    first, *others = make_questions(23, unanswerable=1)
-    asked = [msgspec.structs.replace(first, extra={EXAMPLE: True}), *others]
+    first, *others, last = make_questions(23, unanswerable=1)
+    waiting = msgspec.structs.replace(last, extra={UNPLACED: ["/gone: no such page"]})
+    asked = [msgspec.structs.replace(first, extra={EXAMPLE: True, UNPLACED: ["/gone"]}), *others, waiting]
     run = make_run(tmp_path, questions=asked, latency_sample=0)
     assert invoke("report", run.directory).exit_code == 0
     text = (run.directory / "report.md").read_text(encoding="utf-8")
     assert "1 of 24 questions has no" in text
     assert "Warning: 1 of 24 questions is an" in text
+    assert "Warning: 1 of 24 questions was imported" in text
     assert "\\+" not in text
     assert "\\`" not in text
 

@@ -431,3 +431,17 @@ def test_a_changed_file_and_a_missing_server_lose_no_label(browser: Chromium, ow
     browser.run("document.querySelector('.card [data-label=no]').click()")
     browser.wait(SAID % "start branchrank view again")
     browser.console.clear()
+
+
+def test_an_imported_question_without_gold_waits_for_its_label(desk: Running, own: Path) -> None:
+    (own / "log.csv").write_text("query,count,url\nhow loud,4,https://docs.example.com/gone.html\n")
+    done = invoke("questions", "import", str(own / "log.csv"), "--data-dir", str(own / "data"))
+    assert done.exit_code == 0, done.output
+    [new] = [each for each in load_questions(own / "data" / "questions.jsonl") if each.question == "how loud"]
+    shown = state(desk, own, new.id)
+    assert (shown["question"], shown["gold"], shown["passages"]) == ("how loud", [], [])
+    found = state(desk, own)
+    body = body_of(found, own, question=new.id, version=shown["version"])
+    assert give(desk, body).status_code == 200
+    labeled = stored(own, new.id)
+    assert (labeled.answerable, len(labeled.gold), labeled.extra["count"]) == (True, 1, 4)

@@ -1,4 +1,4 @@
-"""Write questions: the commands ``questions add``, ``check``, ``reanchor``, ``mine`` and ``split``."""
+"""The commands ``questions add``, ``check``, ``reanchor``, ``mine``, ``import`` and ``split``."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ WARN_BEYOND = 0.05
 
 @click.group("questions", cls=CommandGroup)
 def command() -> None:
-    """Add, label, check, re-anchor, mine, split or generate questions."""
+    """Add, import, label, check, re-anchor, mine, split or generate questions."""
 
 
 for each in (add, label, agreement, generate):
@@ -272,6 +272,40 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     click.echo(f"{len(mined.questions)} questions, {pages} with a whole page as gold")
     click.echo(f"  overlap with the heading: {_counts(mined.overlaps)}")
     click.echo(f"written to {output}")
+
+
+@command.command("import")
+@click.argument("file", type=FILE)
+@DATA_DIR
+@flag(
+    "--output",
+    "The question file to add the questions to. The file is created if it does not exist. Default: the "
+    "question file of the workspace.",
+    kind=FILE,
+)
+def import_asked(file: Path, data_dir: Path, output: Path | None) -> None:
+    """Add the questions of a search log or of exported tickets, FILE, with the clicked pages as gold.
+
+    FILE is CSV or JSON Lines with the columns query (or question, search_term, subject), count (or clicks)
+    and url (or clicked, link), or page and anchor. Rows with the same query are merged. A URL becomes gold if
+    the corpus has its page and anchor. Questions without such a page are added, too: label them in
+    `branchrank view`. Questions that are already in the question file are left unchanged.
+    """
+    with branchrank.Workspace.open(data_dir) as workspace:
+        done = workspace.questions.import_asked(file, output)
+    left_out = f", {done.without_query} without a query left out" * bool(done.without_query)
+    click.echo(f"{plural(done.rows, 'row')}, {plural(done.queries, 'question')}{left_out}")
+    for site, count in done.sites.items():
+        click.echo(safe(f"  gold from {site or 'the corpus folder'}: {plural(count, 'link')}"))
+    for each in done.unplaced:
+        times = f"{plural(each.clicks, 'click')}, {plural(each.questions, 'question')}"
+        click.echo(safe(f"  no gold: {' '.join(filter(None, (each.address, f'({each.reason}; {times})')))}"))
+    pages = sum(question.gold_level == "file" for question in done.questions)
+    unlabeled = sum(not question.answerable for question in done.questions)
+    click.echo(
+        f"{done.path}: {plural(len(done.questions), 'question')} added, {pages} with a whole page as gold, "
+        f"{unlabeled} to label; {done.queries - len(done.questions)} already there"
+    )
 
 
 def _counts(counts: Mapping[str, int]) -> str:
