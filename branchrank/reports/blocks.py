@@ -47,10 +47,11 @@ class Callout(Record, frozen=True, kw_only=True):
 class QuestionBrowser(Record, frozen=True, kw_only=True):
     """A placeholder for the question browser. Only HTML reports contain the question browser.
 
-    ``instead`` is the text that replaces the question browser in Markdown reports.
+    Markdown reports contain ``misses`` and the text ``instead``.
     """
 
     instead: str
+    misses: tuple[Table, ...] = ()
 
 
 #: A string is a paragraph.
@@ -58,10 +59,11 @@ Block = str | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
 class ReportSection(Record, frozen=True):
-    """A heading and the blocks below it."""
+    """A heading and the blocks below it, which an HTML report shows only on demand if ``folded`` is true."""
 
     title: str
     blocks: tuple[Block, ...]
+    folded: bool = False
 
     @property
     def anchor(self) -> str:
@@ -106,5 +108,5 @@ def _markdown_block(block: Block) -> str:
         cautions = "\n".join(f"- Warning: {markdown_text(text)}" for text in block.cautions)
         return "\n\n".join(filter(None, [*lines, cautions]))
     if isinstance(block, QuestionBrowser):
-        return markdown_text(block.instead)
+        return "\n\n".join([*map(markdown_table, block.misses), markdown_text(block.instead)])
     return markdown_table(block)

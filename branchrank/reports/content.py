@@ -4,13 +4,17 @@
 2. The content consists of sections with text, tables and plots. The Markdown and HTML writers only format
    this content.
 3. The report starts with the recommendation, the costs and the questions. Statistics and details follow.
+4. Below 50 questions, the report starts with the recommendation, one table and the questions, and the other
+   sections are folded.
 """
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from branchrank.core.io.table import Table
 from branchrank.reports.blocks import Block, Code, QuestionBrowser, Report, ReportSection
-from branchrank.reports.browser import hits_shown
+from branchrank.reports.browser import hits_shown, missed
 from branchrank.reports.chunking_table import chunking
 from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.reports.equal_reading import reading
@@ -52,11 +56,10 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 def report_content(run: RunData) -> Report:
     """Return the complete content of a run's report."""
-    sections = [
-        result(run),
-        trade_off(run),
-        sweeps(run),
-        questions(run),
+    head, *more = result(run)
+    asked = questions(run)
+    before = [*more, trade_off(run), sweeps(run)]
+    after = [
         statistics(run),
         passages(run),
         reading(run),
@@ -72,6 +75,10 @@ def report_content(run: RunData) -> Report:
         shared_work(run.record),
         repeat(run.record),
     ]
+    sections = [head, *before, asked, *after]
+    if is_pilot(run):
+        folded = (replace(each, folded=True) for each in (*before, *after) if each is not None)
+        sections = [head, asked, *folded]
     return Report(
         title=heading(run),
         facts=in_short(run),
@@ -85,7 +92,7 @@ def questions(run: RunData) -> ReportSection:
         f"report.html shows the {len(run.asked)} questions with all answers, questions.csv has a row for "
         "each question and predictor, and branchrank explain RUN QUESTION shows the stages of one question."
     )
-    browser = QuestionBrowser(instead=instead)
+    browser = QuestionBrowser(instead=instead, misses=missed(run) if is_pilot(run) else ())
     shown = hits_shown(run)
     if shown == run.record.top_k:
         return ReportSection("Questions", (browser,))

@@ -51,6 +51,8 @@ _LOOKS = {
 }
 #: The height of a row with its name and numbers on one line, and of another line of text.
 _ROW_PIXELS, LINE_PIXELS = 46, 16
+#: The width of the column with a row's numbers.
+_NUMBERS_PIXELS = 145
 #: The areas of the smallest and largest points, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
 #: The distance between a label and its point, and the distance from which a line connects the two.
@@ -92,7 +94,7 @@ def _difference(each: Comparison, *, several: bool) -> dict[str, Any]:
         "high": scale * (each.difference if high is None else high),
         "shape": shape,
         "color": color,
-        "shown": shown if each.identical else f"{shown} {word}",
+        "shown": shown if each.identical else f"{shown}\n{word}",
         "words": f"{each.candidate} vs {each.baseline}: {verdict_words(each)}, {shown}; "
         f"{score(each.mean_b, measure)} vs {score(each.mean_a, measure)}; {each.wins} won, "
         f"{each.losses} lost",
@@ -121,7 +123,7 @@ def _differences_chart(rows: list[dict[str, Any]], first: Comparison) -> dict[st
 
 
 def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
-    """Return a chart with a point and its interval below each row's name and numbers.
+    """Return a chart with a point and its interval below each row's name, and the numbers in a column.
 
     The layers ``behind`` are drawn first, and define the axis.
     """
@@ -130,12 +132,10 @@ def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
     y = altair.Y("row:N", sort=[row["row"] for row in rows], axis=None, title=None)
     color = altair.Color("color:N", scale=None)
     base = altair.Chart(altair.Data(values=rows))
-    # Names that are too long to fit beside their numbers are on a line of their own.
-    apart = max(text_pixels(row["row"] + row["shown"]) for row in rows) > FULL_WIDTH - LINE_PIXELS
-    extra = LINE_PIXELS if apart else 0
-    down = 9 + extra // 2
-    text = {"aria": False, "fontSize": FONT, "baseline": "middle", "color": INK}
-    name = {"fontWeight": "bold", "limit": FULL_WIDTH if apart else LABEL_PIXELS}
+    width, down = FULL_WIDTH - _NUMBERS_PIXELS, 9
+    text = {"aria": False, "fontSize": FONT, "align": "left", "color": INK}
+    name = {"fontWeight": "bold", "limit": width, "baseline": "middle", "dy": -10}
+    numbers = {"lineBreak": "\n", "lineHeight": LINE_PIXELS, "baseline": "line-top", "dy": 2 - LINE_PIXELS}
     shape = altair.Shape("shape:N", scale=None)
     layers = [
         base.mark_rule(strokeWidth=2, yOffset=down, y2Offset=down, aria=False).encode(
@@ -144,15 +144,11 @@ def _rows_chart(rows: list[dict[str, Any]], *behind: Any) -> dict[str, Any]:
         base.mark_point(filled=True, opacity=1, yOffset=down, size=110).encode(
             altair.X("value:Q"), y, color, shape, altair.Description("words:N")
         ),
-        base.mark_text(**text, **name, align="left", dy=-10 - extra // 2).encode(
-            altair.XValue(0), y, altair.Text("row:N")
-        ),
-        base.mark_text(**text, align="right", dy=-10 + extra // 2).encode(
-            altair.XValue(FULL_WIDTH), y, altair.Text("shown:N")
-        ),
+        base.mark_text(**text, **name).encode(altair.XValue(0), y, altair.Text("row:N")),
+        base.mark_text(**text, **numbers).encode(altair.XValue(width + 2 * _GAP), y, altair.Text("shown:N")),
     ]
-    height = altair.Step(_ROW_PIXELS + extra)
-    return finished(altair.layer(*behind, *layers).properties(width=FULL_WIDTH, height=height))
+    height = altair.Step(_ROW_PIXELS)
+    return finished(altair.layer(*behind, *layers).properties(width=width, height=height))
 
 
 def rates(estimates: Estimates) -> Plot:

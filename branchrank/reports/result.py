@@ -19,7 +19,7 @@ from branchrank.core.io.table import Cell, Styled, Table
 from branchrank.core.records import GoldLevel
 from branchrank.reports import plots
 from branchrank.reports.blocks import Block, Plot, ReportSection
-from branchrank.reports.recommendation import recommendation
+from branchrank.reports.recommendation import is_pilot, recommendation
 from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run_data import RunData, with_others
@@ -37,12 +37,16 @@ _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
 
 
-def result(run: RunData) -> ReportSection:
-    """Return the section about the recommendation, the hit rates and the differences from the baseline."""
+def result(run: RunData) -> list[ReportSection]:
+    """Return the section about the recommendation, the hit rates and the differences from the baseline.
+
+    For fewer than 50 questions, a second section contains all but the recommendation and the first table.
+    """
     comparisons = run.judgment.comparisons
     words = " ".join([*scoring_words(run), _bold_words(run.judgment)])
     first, *tables = rates_tables(run)
-    blocks: list[Block] = [recommendation(run), *mixed_words(run), first, words]
+    head: tuple[Block, ...] = (recommendation(run), *mixed_words(run), first)
+    blocks: list[Block] = [words]
     if comparisons:
         blocks.append(plots.differences(comparisons))
     elif run.scores.answerable:
@@ -56,7 +60,9 @@ def result(run: RunData) -> ReportSection:
     if flips:
         caption = f"Share of {over(run)} whose repeats have different values of {run.primary.name}"
         blocks.append(Table(caption=caption, headings=("predictor", "repeats", "flip rate"), rows=flips))
-    return ReportSection("Result", tuple(blocks))
+    if is_pilot(run):
+        return [ReportSection("Result", head), ReportSection("Rates and differences", tuple(blocks))]
+    return [ReportSection("Result", (*head, *blocks))]
 
 
 def rates_tables(run: RunData) -> list[Table]:

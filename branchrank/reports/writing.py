@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from importlib.resources import files
+from operator import itemgetter
 from pathlib import Path
 from string import Template
 
@@ -109,7 +110,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
         facts=" · ".join(f"<span>{html_text(fact)}</span>" for fact in report.facts),
         sections="\n".join(_section(section, drawings) for section in report.sections),
         run=script_json(about),
-        questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
+        questions="[\n" + ",\n".join(map(script_json, sorted(questions, key=itemgetter(-1)))) + "\n]",
         passages=script_json(passages),
     )
 
@@ -138,6 +139,8 @@ def _section(section: ReportSection, drawings: Mapping[str, str]) -> str:
     anchor = html_text(section.anchor)
     blocks = "\n".join(block_html(block, drawings) for block in section.blocks)
     heading = f'<h2 id="{anchor}">{html_text(section.title)}</h2>'
+    if section.folded:
+        heading, blocks = f'<details class="fold"><summary>{heading}</summary>', f"{blocks}\n</details>"
     return f'<section aria-labelledby="{anchor}">\n{heading}\n{blocks}\n</section>'
 
 

@@ -50,7 +50,7 @@ class Clue(Record, frozen=True, kw_only=True):
 def clues(run: RunData, row: Row) -> tuple[Clue, ...]:
     """Return what would have found the gold, or nothing without gold or if the first hit is gold."""
     own = row.first_gold or DEPTH + 1
-    if own == 1 or not run.scores.questions[row.question_id].gold:
+    if own == 1 or not run.scores.questions[row.question_id].is_scored:
         return ()
     found = dict(_branches(row))
     for name in run.predictors:
@@ -62,7 +62,7 @@ def clues(run: RunData, row: Row) -> tuple[Clue, ...]:
             found[name] = min((rank for rank in ranks if rank), default=own)
     better = sorted((rank, name) for name, rank in found.items() if rank < own and rank <= DEPTH)
     made = [Clue(kind="found", name=name, rank=rank) for rank, name in better[:_MOST_NAMED]]
-    if own > DEPTH:
+    if own > DEPTH and row.status == "ok":
         made += [*_kept(row), *(Clue(kind="unsaid", name=word) for word in _unsaid(run, row)[:_MOST_NAMED])]
     return tuple(made)
 

@@ -13,12 +13,14 @@ from support.chromium import LOOKS, Chromium
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.core.records import Question, Retrieval
+from branchrank.reports.browser import OUTCOMES
 from branchrank.reports.writing import write_report
 from branchrank.run import Run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 WIDTHS = (1400, 400)
+HOSTILE = "<img src=x onerror=window.pwned=1>"
 
 
 class Broken(Planned):
@@ -37,8 +39,8 @@ class Pages(dict[str, Path]):
 
     def __missing__(self, name: str) -> Path:
         folder = self._folder / name
-        if name == "crowded":
-            write_report(made := crowded(folder))
+        if name in ("crowded", "few"):
+            write_report(made := crowded(folder) if name == "crowded" else few(folder))
             self[name] = made.directory / "report.html"
         else:
             write_report(Run.load(EXAMPLES / name), into=folder)
@@ -70,12 +72,18 @@ def crowded(folder: Path) -> Run:
     return dataclasses.replace(made, timed=tuple(timed))
 
 
+def few(folder: Path) -> Run:
+    """Twenty questions that three systems answer, one with a hostile name."""
+    arms = [Planned("local", 0.5), Planned(HOSTILE, 0.4, fails="q0003"), Planned("reranked", 0.6, llm="tiny")]
+    return make_run(folder, arms, make_questions(20, unanswerable=2))
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
     return Pages(tmp_path_factory.mktemp("pages"))
 
 
-EVERY_PAGE = ["crowded", *(pytest.param(name, marks=pytest.mark.full) for name in NAMES)]
+EVERY_PAGE = ["crowded", "few", *(pytest.param(name, marks=pytest.mark.full) for name in NAMES)]
 
 #: Of the drawings that are shown: texts whose boxes meet a text or a point, and texts that leave them.
 _COLLISIONS = """(() => {
@@ -131,7 +139,10 @@ _BROKEN = """(() => {
   return found;
 })()"""
 
+_UNFOLD = "document.querySelectorAll('.fold').forEach((each) => { each.open = true; })"
+
 _OPEN_SOME = """(async () => {
+  document.querySelectorAll('.fold').forEach((each) => { each.open = true; });
   for (let round = 0; round < 2; round++) {
     [...document.querySelectorAll('.question')].slice(0, 3).forEach((each) => {
       each.open = true;
@@ -149,6 +160,7 @@ def test_nothing_overflows_overlaps_shrinks_or_breaks(
 ) -> None:
     browser.look(width)
     browser.open(pages[name])
+    browser.run(_UNFOLD)
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert width < 1400 or browser.run(_CUT) == []
     assert browser.run("document.querySelectorAll('.plot').length") >= 2
@@ -184,6 +196,122 @@ def test_warnings_are_beside_the_recommendation_and_the_verdict(
     assert all("Warning: local: 1 of 45 queries failed" in each for each in verdicts)
     assert not any("broken" in each for each in verdicts), "a failed system is not compared"
     assert ["reranked: " in each for each in verdicts].count(True) == 1
+
+
+#: The sections by title, with whether each is folded, and those in sight.
+_SECTIONS = """[...document.querySelectorAll('main section')].map((each) => [
+  each.querySelector('h2').textContent,
+  !!each.querySelector(':scope > .fold'), !!each.querySelector(':scope > .fold[open]')])"""
+
+
+def test_a_small_report_opens_with_the_verdict_a_table_and_the_questions(
+    browser: Chromium, pages: dict[str, Path]
+) -> None:
+    browser.look(1400)
+    browser.open(pages["few"])
+    sections = browser.run(_SECTIONS)
+    assert sections[:2] == [["Result", False, False], ["Questions", False, False]]
+    assert len(sections) > 10
+    assert all(each[1:] == [True, False] for each in sections[2:])
+    inside = "document.querySelectorAll('[aria-labelledby=result] %s').length"
+    assert [browser.run(inside % part) for part in (".verdict p", ".table", ".plot")] == [3, 1, 0]
+    browser.run("document.querySelector('nav a[href=\"#statistics\"]').click()")
+    browser.wait("document.querySelector('[aria-labelledby=statistics] .fold').open")
+    assert [title for title, _, is_open in browser.run(_SECTIONS) if is_open] == ["Statistics"]
+
+
+#: Each question's id with the cells of its systems, as they are read, and the heading above it.
+_GRID = """(() => {
+  let above = '';
+  return [...document.querySelectorAll('#list > *')].flatMap((each) => {
+    if (each.matches('h3')) { above = each.textContent; return []; }
+    return [[above, each.querySelector('.id').textContent,
+      [...each.querySelectorAll('summary > .cell')]
+        .map((cell) => cell.textContent.replace(/\\s+/g, ' ').trim())]];
+  });
+})()"""
+
+
+def test_the_grid_has_the_rank_of_every_system_and_is_sorted_by_what_went_wrong(
+    browser: Chromium, pages: dict[str, Path]
+) -> None:
+    browser.look(1400)
+    browser.open(pages["few"])
+    run = Run.load(pages["few"].parent)
+    rows = {(row.question_id, row.predictor): row for row in run.rows}
+    grid = browser.run(_GRID)
+    assert len(grid) == 22
+    for _, question, cells in grid:
+        for name, cell in zip(run.predictors, cells, strict=True):
+            rank, failed = rows[question, name].first_gold, rows[question, name].status == "failed"
+            ranks = (
+                {"✕ failed failed"}
+                if failed
+                else {f"{'●' if rank == 1 else '◐'} {rank} {OUTCOMES[rank > 1]}"}
+                if rank
+                else {"◔ page 1 same page", "– – unanswerable"}
+            )
+            assert cell.removeprefix(f"{name} ") in ranks, cell
+    headings = [heading for heading, *_ in grid]
+    assert headings == [each for each in dict.fromkeys(headings) for _ in range(headings.count(each))]
+    assert all(heading.endswith(f"({headings.count(heading)})") for heading in headings)
+    assert headings[0].startswith("A query failed")
+    assert headings[-1].startswith("No answer")
+    assert browser.run("window.pwned") is None
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_gold_is_open_beside_the_first_wrong_hit(
+    browser: Chromium, pages: dict[str, Path], width: int
+) -> None:
+    browser.look(width)
+    browser.open(pages["few"])
+    browser.wait("document.querySelectorAll('.question[open] .passage').length >= 2")
+    places = browser.run(
+        "[...document.querySelectorAll('.question[open] .passage')].slice(0, 2).map((each) => "
+        "[each.ariaLabel, each.getBoundingClientRect().left, each.getBoundingClientRect().top])"
+    )
+    [(gold, left, top), (wrong, right, below)] = places
+    run = Run.load(pages["few"].parent)
+    question = run.scores.questions["q0003"]
+    assert gold == f"Text of {question.gold[0].citation}"
+    assert wrong == f"Text of {run.scores.rows_of('local', 'q0003')[0].hits[0].span.citation}"
+    assert (right > left + 300) == (width == 1400)
+    assert (below > top + 100) == (width == 400)
+    closed = "document.querySelectorAll('.question[open] .hit:not([open])').length"
+    assert browser.run(closed) > 3, "only the first wrong hit of each answer is open"
+    run = Run.load(pages["few"].parent)
+    write_report(run, with_text=False, into=pages["few"].parent / "without")
+    browser.open(pages["few"].parent / "without" / "report.html")
+    browser.wait("document.querySelector('.question[open] .hit')")
+    assert browser.run("document.querySelectorAll('.hit[open]').length") == 0
+
+
+def test_a_narrow_table_has_a_cue_where_it_goes_on(browser: Chromium, pages: dict[str, Path]) -> None:
+    """The shadow at an edge is covered by the table's own end, which scrolls with its content."""
+    browser.look(400)
+    browser.open(pages["few"])
+    table = "document.querySelector('.table')"
+    assert browser.run(f"{table}.scrollWidth > {table}.clientWidth")
+    style = browser.run(f"getComputedStyle({table}).backgroundAttachment")
+    assert style == "local, local, scroll, scroll"
+    assert browser.run(f"getComputedStyle({table}.querySelector('td')).backgroundColor") == "rgba(0, 0, 0, 0)"
+
+
+def test_the_numbers_of_the_differences_are_a_column(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.look(1400)
+    browser.open(pages["few"])
+    browser.run(_UNFOLD)
+    lefts, ends = browser.run("""(() => {
+      const drawing = document.querySelector('[aria-labelledby=rates-and-differences] .plot svg');
+      const box = (each) => each.getBoundingClientRect();
+      const numbers = [...drawing.querySelectorAll('text')].filter((each) => / to /.test(each.textContent));
+      const marks = [...drawing.querySelectorAll('.role-mark path, .role-mark line, .role-mark rect')];
+      return [numbers.map((each) => Math.round(box(each).left)), marks.map((each) => box(each).right)];
+    })()""")
+    assert len(lefts) == 2
+    assert len(set(lefts)) == 1
+    assert lefts[0] > max(ends)
 
 
 _TIP = "(() => { const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent; })()"

@@ -11,6 +11,7 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.core.io.table import Styled, Table
 from branchrank.reports.blocks import Callout, Plot, Report, ReportSection, markdown
+from branchrank.reports.browser import WRONG
 from branchrank.reports.content import heading, report_content
 from branchrank.reports.verify import verify
 from branchrank.reports.writing import write_report
@@ -62,6 +63,42 @@ def test_with_fewer_than_50_questions_the_heading_says_pilot(tmp_path: Path) -> 
     mixed = make_run(tmp_path / "c", questions=questions, latency_sample=0)
     assert heading(mixed) == "Pilot: made, 52 questions, 3 of them unanswerable"
     assert "Hit rates over the 49 questions with an answer" in markdown(report_content(mixed))
+
+
+@pytest.mark.parametrize("count", [49, 50])
+def test_a_small_report_opens_with_the_verdict_a_table_and_the_misses(tmp_path: Path, count: int) -> None:
+    made = make_run(
+        tmp_path, (Planned("local", 0.6), Planned("poor", 0.4, fails="q0001")), make_questions(count)
+    )
+    report = report_content(made)
+    titles = [section.title for section in report.sections]
+    small = count < 50
+    assert [section.title for section in report.sections if not section.folded] == (
+        ["Result", "Questions"] if small else titles
+    )
+    assert titles.index("Questions") == (1 if small else 2)
+    text = markdown(report)
+    assert text.index("## Questions") < text.index("![Differences") if small else True
+    found = {}
+    for what in WRONG[:5]:
+        caption = f"{what.capitalize()} ("
+        rows = table(text, caption) if caption in text else []
+        assert not rows or small
+        assert not rows or re.search(rf"^{re.escape(caption)}{len(rows)}\)", text, re.MULTILINE)
+        found |= {row["question"]: row for row in rows}
+    wrong = {
+        row.question_id: made.scores.questions[row.question_id] for row in made.rows if row.first_gold != 1
+    }
+    assert found.keys() == ({each.question for each in wrong.values()} if small else set())
+    for key, question in wrong.items() if small else ():
+        shown = found[question.question]
+        local, poor = (made.scores.rows_of(name, key)[0] for name in made.predictors)
+        assert shown["local"] == str(local.first_gold or "page 1")
+        assert shown["poor"] == ("failed" if key == "q0001" else str(poor.first_gold or "page 1"))
+        assert shown["gold"] == question.gold[0].citation
+        assert shown["first hit of local"] == local.hits[0].span.citation
+        better = (local.first_gold or 9) > (poor.first_gold or 9)
+        assert ("found by poor at" in shown["what would have found it for local"]) == better
 
 
 def test_every_rate_has_its_interval(paired: Run, text: str) -> None:

@@ -3,8 +3,8 @@
 // passages. The functions are global, because report.html contains its scripts.
 
 // The tones of a verdict and of an outcome are classes of the style sheet.
-const OUTCOME_TONES = ["good", "near", "near", "bad", "bad", "soft"];
-const SIGNS = ["●", "◐", "◔", "○", "✕", "–"];
+const OUTCOME_TONES = ["good", "near", "near", "bad", "bad", "soft", "soft", "soft"];
+const SIGNS = ["●", "◐", "◔", "○", "✕", "–", "–", "–"];
 const SHOWN_HITS = 5, AROUND = 2, LONGEST = 200;
 
 // Text is added as text nodes, so that the text of runs and documents is never parsed as markup.
@@ -105,25 +105,27 @@ function passage(passages, place, gold) {
 }
 
 // The gold and the answers of one question, whose parts are explained in branchrank/report/browser.py.
-// more(place, gold) makes what follows the passage of a hit.
-function answersOf({ run, question, passages }, title = "", more = () => []) {
+// more(place, gold) makes what follows the passage of a hit. With beside, the gold is beside the answers, and its
+// text and that of the first hit of each answer whose first hit is wrong are open.
+function answersOf({ run, question, passages, beside = false }, title = "", more = () => []) {
   const [, , , answerable, items, rows] = question;
   const gold = items.map(([source, first, last]) => [run.sources[source], first, last]);
   const marks = [["soft", ""], ["near", " its page"], ["good", " gold"]];
-  const hit = ([source, first, last, score, right], rank) => {
+  const shown = (open) => ({ class: "hit", ...(beside && open && Object.keys(passages()).length ? { open: "" } : {}) });
+  const hit = (wrong) => ([source, first, last, score, right], rank) => {
     const place = [run.sources[source], first, last];
     const words = [`${rank + 1}. ${placeOf(place)} `, make("span", { class: "soft" }, String(score)),
       make("span", { class: marks[right][0] }, marks[right][1])];
     return make("li", {}, ...(rank < SHOWN_HITS
-      ? [lazy({ class: "hit" }, words, () => [passage(passages(), place, gold), ...more(place, gold)])] : words));
+      ? [lazy(shown(wrong && !rank), words, () => [passage(passages(), place, gold), ...more(place, gold)])] : words));
   };
-  const parts = title ? [make("h3", { class: "of" }, title)] : [];
-  if (!answerable) parts.push(make("p", {}, "The corpus does not answer this question."));
-  items.forEach(([, first, , quote, need], number) => {
-    parts.push(lazy({ class: "hit" }, [make("strong", {}, need ? `Gold, need ${need} ` : "Gold "), placeOf(gold[number])], () =>
+  const head = title ? [make("h3", { class: "of" }, title)] : [];
+  if (!answerable) head.push(make("p", {}, "The corpus does not answer this question."));
+  const golds = items.map(([, first, , quote, need], number) =>
+    lazy(shown(number < SHOWN_HITS), [make("strong", {}, need ? `Gold, need ${need} ` : "Gold "), placeOf(gold[number])], () =>
       [first === null ? make("p", {}, quote || "The whole file.") : passage(passages(), gold[number], gold)]));
-  });
-  for (const [predictor, repeat, outcome, lost, error, ranks, hits, fallbacks] of rows) {
+  const parts = [];
+  for (const [predictor, repeat, outcome, lost, error, ranks, hits, fallbacks, , known] of rows) {
     parts.push(make(title ? "h4" : "h3", {}, `${named(run.predictors[predictor], repeat)}: `,
       make("span", { class: OUTCOME_TONES[outcome] }, run.outcomes[outcome]), lost ? `, lost at ${lost}` : ""));
     if (error) parts.push(make("p", { class: "bad" }, error));
@@ -132,9 +134,13 @@ function answersOf({ run, question, passages }, title = "", more = () => []) {
       const path = ranks.map(([stage, rank]) => `${run.stages[stage]} ${rank ?? "absent"}`).join(" → ");
       parts.push(make("p", { class: "soft" }, `Rank of the gold: ${path}`));
     }
-    parts.push(hits.length ? make("ol", { class: "hits" }, ...hits.map(hit)) : make("p", { class: "soft" }, "No hits."));
+    if (known.length) parts.push(make("p", {}, `What would have found it: ${known.join("; ")}`));
+    const wrong = outcome > 0 && outcome < 5;
+    parts.push(hits.length ? make("ol", { class: "hits" }, ...hits.map(hit(wrong))) : make("p", { class: "soft" }, "No hits."));
   }
-  return make("div", { class: "answer" }, ...parts);
+  if (!beside || !golds.length) return make("div", { class: "answer" }, ...head, ...golds, ...parts);
+  const columns = [make("div", { class: "golds" }, ...golds), make("div", {}, ...parts)];
+  return make("div", { class: "answer" }, ...head, make("div", { class: "beside" }, ...columns));
 }
 
 const summaryOf = (id, text, ...more) => [make("span", { class: "id" }, id), make("span", { class: "text" }, text), ...more];

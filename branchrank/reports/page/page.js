@@ -5,7 +5,10 @@
   const questions = data("questions");
   let text; // read when the first passage is shown
   const passages = () => (text ??= data("passages") || {});
-  const PAGE = 10, HIT = 0, DISAGREE = "disagree";
+  const small = questions.length < 50;
+  const PAGE = small ? 50 : 20, HIT = 0, DISAGREE = "disagree";
+  // With more systems, a column for each would be too narrow, so each cell has the system's name.
+  const MOST_COLUMNS = 6;
   const any = (choices) => [["", "any"], ...choices];
 
   const form = document.getElementById("filters");
@@ -44,17 +47,31 @@
     }));
   }
 
-  function entry(question) {
-    const answers = question[5].map(([predictor, repeat, outcome]) => [run.predictors[predictor], repeat, outcome]);
-    const chips = make("span", { class: "chips" }, ...chipsOf(answers, run.outcomes));
-    return lazy({ class: "question" }, summaryOf(question[0], question[1], chips), () => [answersOf({ run, question, passages })]);
+  // The rank of the gold in each answer, after the name of its system.
+  const cells = (rows) => run.predictors.map((name, predictor) => make("span", { class: "cell" },
+    make("span", { class: "who" }, `${name} `),
+    ...rows.filter((row) => row[0] === predictor).flatMap(([, , outcome, , , , , , rank]) =>
+      [sign(outcome, make("b", {}, rank), make("span", { class: "unseen" }, ` ${run.outcomes[outcome]}`)), " "])));
+
+  const entry = (question, open) => lazy({ class: "question", ...(open ? { open: "" } : {}) },
+    [make("span", { class: "asked" }, ...summaryOf(question[0], question[1])), ...cells(question[5])],
+    () => [answersOf({ run, question, passages, beside: true })]);
+
+  // The questions of one page, below a heading for what went wrong with them.
+  function listed(some, start) {
+    return some.flatMap((question, place) => {
+      const wrong = question[6], count = found.filter((each) => each[6] === wrong).length;
+      const words = `${run.wrong[wrong][0].toUpperCase()}${run.wrong[wrong].slice(1)} (${count})`;
+      const above = place && some[place - 1][6] === wrong ? [] : [make("h3", {}, words)];
+      return [...above, entry(question, small && start + place === 0 && wrong < 5)];
+    });
   }
 
   let found = [];
 
   function turn(page) {
     const start = page * PAGE;
-    document.getElementById("list").replaceChildren(...found.slice(start, start + PAGE).map(entry));
+    document.getElementById("list").replaceChildren(...listed(found.slice(start, start + PAGE), start));
     document.getElementById("pager").replaceChildren(...pager(page, Math.max(1, Math.ceil(found.length / PAGE)), (to) => {
       turn(to);
       document.getElementById("questions").scrollIntoView();
@@ -71,9 +88,29 @@
 
   const kinds = [...new Set(questions.flatMap((question) => question[5].map((row) => row[2])))].sort();
   document.getElementById("legend").append(...kinds.map((kind) => sign(kind, run.outcomes[kind])));
+  if (small) {
+    const fold = make("details", { class: "fold" }, make("summary", {}, "Filter the questions"));
+    form.replaceWith(fold);
+    fold.append(form);
+  }
+  const grid = document.getElementById("grid");
+  grid.style.setProperty("--systems", run.predictors.length);
+  grid.classList.toggle("grid", run.predictors.length <= MOST_COLUMNS);
+  const heads = run.predictors.map((name) => make("span", { class: "cell" }, name));
+  document.getElementById("systems").append(make("span", {}, "question"), ...heads);
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
   filter();
+})();
+
+// A link to a folded section opens it.
+(() => {
+  const open = () => {
+    const fold = document.getElementById(location.hash.slice(1))?.closest(".fold");
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", open);
+  open();
 })();
 
 // Plots: each mark has a text label. Each plot is one tab stop, and arrow keys move between marks.
