@@ -26,7 +26,7 @@ from branchrank.reports.terminal_report import PIPE_WIDTH, output, print_table, 
 from branchrank.runs.comparisons import pairs_of, winner_of
 from branchrank.runs.results_table import SystemResult, full_headings, means_rows
 from branchrank.runs.run_data import RunData
-from branchrank.runs.scores import bounded, estimate
+from branchrank.runs.scores import bounded
 from branchrank.runs.tables import Sheet
 from branchrank.runs.words import (
     change,
@@ -40,7 +40,9 @@ from branchrank.runs.words import (
     verdict_words,
 )
 from branchrank.scoring.comparison import Comparison
-from branchrank.scoring.verdicts import Stratum, compare_strata, macro_average
+from branchrank.scoring.intervals import Interval
+from branchrank.scoring.measures import NamedMeasure, mean
+from branchrank.scoring.verdicts import Stratum, compare_strata, macro_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +149,7 @@ def compare_datasets(
         datasets=tuple(runs),
         questions=tuple(len(stratum.pages) for stratum in strata),
         pages=tuple(len(set(stratum.pages.values())) for stratum in strata),
-        systems=tuple(_system(dict(zip(runs, strata, strict=True)), system) for system in systems),
+        systems=tuple(_system(runs, system, chosen) for system in systems),
         comparisons=compare_strata(
             strata, pairs_of([baseline], systems), measure=chosen.name, options=options
         ),
@@ -169,10 +171,14 @@ def _check_apart(runs: Mapping[str, RunData]) -> None:
             )
 
 
-def _system(strata: Mapping[str, Stratum], system: str) -> SystemResult:
-    mean, interval = macro_average([*strata.values()], system)
-    means = {name: estimate(stratum.scores[system], stratum.pages) for name, stratum in strata.items()}
-    macro = bounded(mean, interval, sum(len(stratum.pages) for stratum in strata.values()))
+def _system(runs: Mapping[str, RunData], system: str, measure: NamedMeasure) -> SystemResult:
+    means = {name: run.scores.estimate(system, measure) for name, run in runs.items()}
+    values = [each.value for each in means.values()]
+    bounds = [
+        None if each.low is None or each.high is None else Interval(low=each.low, high=each.high)
+        for each in means.values()
+    ]
+    macro = bounded(mean(values), macro_interval(values, bounds), sum(each.n for each in means.values()))
     return SystemResult(name=system, means={**means, MACRO: macro})
 
 

@@ -237,13 +237,17 @@ def results_table(
     ``clusters`` maps each question id to the question's cluster. On each measure, the systems in ``pairs``
     (baseline, candidate) are compared as one family.
     """
+    _check_questions(clusters)
     measures = tuple(next(iter(scores.values())))
     values = {each: {name: of[each] for name, of in scores.items()} for each in measures}
     return ResultsTable(
         title=title,
         questions=len(clusters),
         measures=measures,
-        systems=_systems(scores, clusters),
+        systems=tuple(
+            SystemResult(name=name, means={each: estimate(of[each], clusters) for each in of})
+            for name, of in scores.items()
+        ),
         comparisons=tuple(
             found
             for each in measures
@@ -252,14 +256,9 @@ def results_table(
     )
 
 
-def _systems(scores: SystemScores, clusters: Mapping[str, str]) -> tuple[SystemResult, ...]:
-    """Return each system's means. Raises :class:`UsageError` if there are no questions."""
+def _check_questions(clusters: Mapping[str, str]) -> None:
     if not clusters:
         raise UsageError("there are no questions to compare on", remedy="give questions with gold")
-    return tuple(
-        SystemResult(name=name, means={each: estimate(of[each], clusters) for each in of})
-        for name, of in scores.items()
-    )
 
 
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
@@ -269,13 +268,14 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
     measures were requested by name, the table contains the measures that the report shows. Raises
     :class:`UsageError` if the run has no answerable questions.
     """
+    _check_questions(run.clusters)
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
     split = [made.split] if made.split and not made.experiment.endswith(made.split) else []
-    scores = {
-        name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
+    means = {
+        name: {labels[each.name]: run.scores.estimate(name, each) for each in chosen}
         for name in run.predictors
     }
     costs = _costs({row.predictor: row for row in run.summary_rows})
@@ -284,7 +284,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
         title=", ".join([made.experiment, *split, f"{len(run.clusters)} {unit}"]),
         questions=len(run.clusters),
         measures=tuple(labels.values()),
-        systems=tuple(replace(each, costs=costs[each.name]) for each in _systems(scores, run.clusters)),
+        systems=tuple(SystemResult(name=name, means=of, costs=costs[name]) for name, of in means.items()),
         comparisons=tuple(replace(each, measure=tested) for each in run.judgment.comparisons if tested),
         judged=run.judged,
     )

@@ -17,7 +17,7 @@ from branchrank.core.records import UNPLACED, Hit, Question, Record
 from branchrank.documents.chunking import token_counter
 from branchrank.runs.rows import Row
 from branchrank.runs.slices import GoldFacts
-from branchrank.scoring.intervals import Interval, mean_interval
+from branchrank.scoring.intervals import Interval, mean_interval, repeat_variance
 from branchrank.scoring.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.scoring.measures import Mode, NamedMeasure, Ranking, mean, named_measure
 
@@ -149,6 +149,14 @@ class Scores:
         """Return the mean of a predictor's scores over the answerable questions."""
         return mean(self.per_question(predictor, measure).values())
 
+    def estimate(self, predictor: str, measure: NamedMeasure) -> Estimate:
+        """Return the mean with its interval, which contains the variance between the repeats."""
+        rows = [self.rows_of(predictor, question_id) for question_id in self.answerable]
+        repeats = min(map(len, rows), default=0)
+        scores = [[self.value(row, measure) for row in each[:repeats]] for each in rows if repeats > 1]
+        shared = repeat_variance(scores) if scores else 0.0
+        return estimate(self.per_question(predictor, measure), self.clusters, shared)
+
     @cached_property
     def clusters(self) -> dict[str, str]:
         """A dict from each answerable question's id to its cluster, which is the source file of its gold."""
@@ -182,13 +190,15 @@ class Estimate(Record, frozen=True, kw_only=True):
     n: int
 
 
-def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate:
+def estimate(values: Mapping[str, float], clusters: Mapping[str, str], shared: float = 0.0) -> Estimate:
     """Return the mean of a predictor's scores with its interval.
 
-    ``clusters`` maps each question's id to the source of its gold.
+    ``clusters`` maps each question's id to the source of its gold. ``shared`` is the variance of the mean
+    that comes from differences between whole repeats.
     """
     scores = list(values.values())
-    return bounded(mean(scores), mean_interval(scores, [clusters[key] for key in values]), len(scores))
+    interval = mean_interval(scores, [clusters[key] for key in values], shared=shared)
+    return bounded(mean(scores), interval, len(scores))
 
 
 def bounded(value: float, interval: Interval | None, n: int) -> Estimate:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
 from branchrank.core.records import NO_LLM, NOT_REPORTED
-from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate
+from branchrank.runs.scores import STANDARD, Estimate, Scores
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
 from branchrank.scoring.matching import Judged, has_lines
@@ -78,7 +78,7 @@ class Measured:
     def estimates(self) -> dict[str, Estimate | None]:
         """Every standard measure, then the measures requested by name, each with its 95% interval."""
         return {
-            key: estimate(self.scores.per_question(self.name, self.measures[key]), self.scores.clusters)
+            key: self.scores.estimate(self.name, self.measures[key])
             if key in self.measures and self.scores.answerable
             else None
             for key in dict.fromkeys((*STANDARD, *self.measures))

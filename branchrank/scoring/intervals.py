@@ -53,12 +53,13 @@ class Interval(Record, frozen=True, kw_only=True):
 
 
 def mean_interval(
-    values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
+    values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL, shared: float = 0.0
 ) -> Interval | None:
     """Return the confidence interval for the mean of ``values`` (n,) in 0..1.
 
     If every value is 0 or 1, the interval is Wilson's. ``pages[i]`` is the source of the gold for question i.
-    Returns ``None`` if there are no questions, or if the gold of the questions is on too few pages
+    ``shared`` is the part of the mean's variance that all questions share (:func:`repeat_variance`). Returns
+    ``None`` if there are no questions, or if the gold of the questions is on too few pages
     (:func:`~branchrank.scoring.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
@@ -68,7 +69,29 @@ def mean_interval(
     if not len(values):
         return None
     rate = bool(np.isin(values, (0.0, 1.0)).all())
-    return _interval(mean_bounds(page_totals(values, pages), level, rate=rate), level)
+    bounds = mean_bounds(page_totals(values, pages), level, rate=rate)
+    if bounds is None or not shared:
+        return _interval(bounds, level)
+    center, half = (bounds[0] + bounds[1]) / 2, (bounds[1] - bounds[0]) / 2
+    half = np.hypot(half, _z(level) * np.sqrt(shared))
+    return _interval((np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)), level)
+
+
+def repeat_variance(scores: Sequence[Sequence[float]]) -> float:
+    """Return the variance of the mean that comes from differences between whole repeats.
+
+    ``scores[i][r]`` is the score of question i in repeat r. The variance between a question's repeats is part
+    of the variance between the questions' means. If all questions are better in one repeat than in another,
+    it is not, and is estimated by a two-way analysis of variance. Negative estimates become 0.
+    """
+    table = np.asarray(scores, dtype=float)
+    if min(table.shape) < 2:
+        return 0.0
+    questions, repeats = table.shape
+    rates = table.mean(axis=0)
+    rest = table - table.mean(axis=1, keepdims=True) - rates + table.mean()
+    noise = float(np.sum(rest**2)) / ((questions - 1) * (repeats - 1))
+    return float(max(0.0, np.var(rates, ddof=1) - noise / questions) / repeats)
 
 
 def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | None:

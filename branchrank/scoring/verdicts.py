@@ -50,7 +50,7 @@ from branchrank.scoring.clustering import (
     working_degrees,
 )
 from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison
-from branchrank.scoring.intervals import LEVEL, Interval, cohens_d, matched_odds, mean_interval
+from branchrank.scoring.intervals import LEVEL, Interval, cohens_d, matched_odds
 from branchrank.scoring.inversion import FlipTest
 from branchrank.scoring.measures import mean
 from branchrank.scoring.significance import ROUNDING, Floats, cluster_sums, holm, mcnemar, p_floor, paired_t
@@ -239,16 +239,6 @@ def _macro_totals(totals: Sequence[PageTotals]) -> PageTotals:
         squares=np.asarray(sum(float(each.squares) for each in totals)),
         non_zero=np.asarray(sum(float(each.non_zero) for each in totals)),
     )
-
-
-def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
-    """Return a system's macro average (the mean of the per-dataset means) with a 95% interval."""
-    means, intervals = [], []
-    for stratum in strata:
-        values = [stratum.scores[system][key] for key in stratum.pages]
-        means.append(mean(values))
-        intervals.append(mean_interval(values, list(stratum.pages.values())))
-    return mean(means), macro_interval(means, intervals)
 
 
 def macro_interval(

@@ -10,7 +10,7 @@ import pytest
 from support.made_runs import Planned, luck, make_questions, make_run, run_of
 
 from branchrank.core.errors import RunError, UsageError
-from branchrank.core.records import UNPLACED
+from branchrank.core.records import UNPLACED, Question, Retrieval
 from branchrank.core.settings import BenchmarkSettings
 from branchrank.reports.blocks import markdown
 from branchrank.reports.content import report_content
@@ -20,10 +20,12 @@ from branchrank.reports.writing import write_report
 from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, check_size, primary_measure
 from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
+from branchrank.runs.results_table import run_table
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
 from branchrank.scoring.comparison import CompareOptions, Verdict
+from branchrank.scoring.intervals import mean_interval, repeat_variance
 from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.matching import JudgedHit
 from branchrank.scoring.measures import named_measure
@@ -192,6 +194,35 @@ def test_repeats_are_averaged_and_their_flips_counted(tmp_path: Path) -> None:
     flips = sum(len(set(each)) > 1 for each in right.values()) / 60
     assert flip_rate(made, "asked", HIT1) == pytest.approx(flips)
     assert len(made.clusters) == 60
+
+
+class Moody(Planned):
+    """Right in the first repeat, and seldom in the others."""
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        return Planned(self.name, 0.1 if repeat else 0.9, llm=self.llm).predict(question, k, repeat)
+
+
+def test_the_interval_of_a_rate_contains_the_variance_between_the_repeats(tmp_path: Path) -> None:
+    arms = (Planned("steady", 0.4, llm="tiny"), Moody("moody", 0.5, llm="tiny"))
+    made = make_run(tmp_path, arms, repeats=3, latency_sample=0)
+    pages = [made.clusters[key] for key in made.clusters]
+    width = {}
+    for name in ("steady", "moody"):
+        rows = [made.scores.rows_of(name, key) for key in made.clusters]
+        values = [[made.scores.value(row, HIT1) for row in each] for each in rows]
+        shared = repeat_variance(values)
+        wanted = mean_interval([sum(each) / 3 for each in values], pages, shared=shared)
+        assert wanted is not None
+        width[name] = wanted.high - wanted.low
+        [row] = [each for each in made.summary_rows if each.predictor == name]
+        for found in (
+            row.estimates[HIT1.name],
+            {each.name: each for each in run_table(made, [HIT1]).systems}[name].means[HIT1.name],
+        ):
+            assert found is not None
+            assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert width["moody"] > 2 * width["steady"]
 
 
 def test_the_frontier_counts_tokens_or_money(tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ def test_significance():
     assert "become 0.03, 0.04 and 0.04" in section("statistics.md", "Holm's correction")
 
 
+def test_a_repeat_on_which_all_questions_fail():
+    values, pages = [0.5] * 20, [str(number) for number in range(20)]
+    found = intervals.mean_interval(values, pages, shared=intervals.repeat_variance([[1.0, 0.0]] * 20))
+    assert f"an interval of {found.low:g} to {found.high:g}." in section(
+        "statistics.md", "A mean: normal interval with z² added questions"
+    )
+
+
 def test_intervals():
     text = section("statistics.md", "A rate: Wilson's interval")
     for right, n, per_page in ((61, 100, 1), (14, 20, 1), (45, 60, 3)):

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from branchrank.scoring.clustering import effective_questions, page_totals
-from branchrank.scoring.intervals import mean_bounds, mean_interval, mean_padding, wilson_bounds
+from branchrank.scoring.intervals import (
+    mean_bounds,
+    mean_interval,
+    mean_padding,
+    repeat_variance,
+    wilson_bounds,
+)
 
 
 def singles(values):
@@ -106,3 +112,45 @@ def test_every_interval_contains_the_mean_and_stays_within_the_scale(scores, alo
             assert lowest <= found.low <= mean + 1e-12
             assert mean - 1e-12 <= found.high <= 1
             assert found.low < found.high
+
+
+def test_repeats_that_flip_alone_add_only_chance():
+    """Each question's repeats differ independently: the variance between the means contains all of it."""
+    rng = np.random.default_rng(3)
+    shares = [repeat_variance(rng.random((200, 3)) < rng.random((200, 1))) for _ in range(200)]
+    spread = [np.var((rng.random((200, 3)) < rng.random((200, 1))).mean(axis=1)) / 200 for _ in range(200)]
+    assert np.mean(shares) < 0.3 * np.mean(spread)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "variance"),
+    [
+        ([1.0, 0.0], 0.25),  # half of the variance 0.5 of the two rates
+        ([1.0, 0.0, 1.0], 1 / 9),
+        ([1.0, 1.0, 1.0], 0.0),
+        ([1.0], 0.0),
+    ],
+)
+def test_a_repeat_that_is_better_on_all_questions_widens_the_interval(repeats, variance):
+    values = [repeats] * 20
+    assert repeat_variance(values) == pytest.approx(variance)
+    means = [float(np.mean(each)) for each in values]
+    alone = mean_interval(means, singles(values))
+    found = mean_interval(means, singles(values), shared=repeat_variance(values))
+    assert (found == alone) is (variance == 0)
+    assert found.high - found.low >= min(2 * 1.96 * variance**0.5, 0.99)
+
+
+def test_an_interval_of_repeats_covers_the_expected_rate():
+    """Questions, repeats and their combinations vary; the interval without the repeats covers too seldom."""
+    rng = np.random.default_rng(5)
+    covered, without = 0, 0
+    for _ in range(300):
+        chances = np.clip(0.5 + rng.normal(0, 0.2, (60, 1)) + rng.normal(0, 0.15, (1, 8)), 0, 1)
+        values = (rng.random((60, 8)) < chances).astype(float)
+        means, pages = values.mean(axis=1), singles(values)
+        wide = mean_interval(means, pages, shared=repeat_variance(values))
+        narrow = mean_interval(means, pages)
+        covered += wide.low <= 0.5 <= wide.high
+        without += narrow.low <= 0.5 <= narrow.high
+    assert covered >= 0.9 * 300 > without

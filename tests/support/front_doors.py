@@ -31,6 +31,7 @@ from branchrank.frontends.serve.service import Searches, Service, Workers
 from branchrank.frontends.serve.tui import SearchApp
 from branchrank.index.embedders import FakeEmbedder
 from branchrank.search.files import grep_search as grep_module
+from branchrank.search.systems.builtin import AGENTS
 from branchrank.search.systems.search_tools import Found
 from branchrank.workspace import Workspace
 
@@ -119,7 +120,8 @@ class _Served:
         key = tuple(sorted(settings.items()))
         if key not in self._made:
             workers = Workers(1, 8)
-            self._made[key] = make(Service(self._library(**settings), ("family",)), workers)
+            agents = AGENTS if "agent__base_url" in settings else ()
+            self._made[key] = make(Service(self._library(**settings), ("family", *agents)), workers)
         made: T = self._made[key]
         return made
 
