@@ -64,6 +64,13 @@ class Span(Record, frozen=True, kw_only=True, order=True):
     line_start: int
     line_end: int
 
+    @classmethod
+    def of(cls, citation: str) -> Span:
+        """Return the span of a text such as ``guide/install.md:3-8``. Raises ``ValueError`` for another."""
+        source, _, lines = citation.rpartition(":")
+        first, _, last = lines.partition("-")
+        return cls(source=source, line_start=int(first), line_end=int(last))
+
     @property
     def lines(self) -> int:
         """The number of lines in the span, which is at least 1 for a valid span."""
@@ -400,6 +407,12 @@ class ToolStep(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     error: str = ""
 
 
+#: The stage with the passages that tools showed an agent, in the order of their first appearance.
+SHOWN = "shown"
+#: The stage of the LLM call of a turn.
+AGENT_STAGE = "agent step {}"
+
+
 class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent did for one question.
 
@@ -413,6 +426,17 @@ class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
     unread: Count = 0
     invalid: Count = 0
     text: str = ""
+
+    @property
+    def shown(self) -> tuple[Span, ...]:
+        """The passages that tools showed, each once, in the order of their first appearance."""
+        return tuple(map(Span.of, dict.fromkeys(key for step in self.steps for key in step.shown)))
+
+    @property
+    def lines_shown(self) -> int:
+        """The number of different lines that tools showed."""
+        shown = ((span.source, range(span.line_start, span.line_end + 1)) for span in self.shown)
+        return len({(source, line) for source, lines in shown for line in lines})
 
 
 class LLMUse(Record, frozen=True, kw_only=True):

@@ -180,7 +180,13 @@ def llm_cost(run: RunData) -> ReportSection:
         f'others. "Estimated" is the number of calls whose tokens the server did not report. {priced}'
         f"{unknown}"
     )
-    return ReportSection("LLM cost", (by_predictor, by_stage, words))
+    spent = [
+        (row.predictor, row.llm_tokens_per_query, estimate)
+        for row in run.summary_rows
+        if row.llm_tokens_per_query is not None and (estimate := row.estimates[run.primary.name]) is not None
+    ]
+    plot = [plots.tokens(spent, run.primary.name)] if spent else []
+    return ReportSection("LLM cost", (*plot, by_predictor, by_stage, words))
 
 
 def shared_work(record: RunRecord) -> ReportSection:

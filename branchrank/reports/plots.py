@@ -258,14 +258,59 @@ def _frontier_chart(
         altair.Size("area:Q", scale=None),
         altair.Description("words:N"),
     )
+    return finished(altair.layer(lines, marks, *_names(base)).properties(width=WIDTH, height=HEIGHT))
+
+
+def tokens(spent: Sequence[tuple[str, float, Estimate]], measure: str) -> Plot:
+    """Plot each system's rate, with its interval, against its LLM tokens per question."""
+    import altair
+
+    most = 1.3 * max(count for _, count, _ in spent) or 1.0
+    least = -0.04 * most
+    points = [(WIDTH * (count - least) / (most - least), HEIGHT * each.value) for _, count, each in spent]
+    labels = place_labels(points, [name for name, _, _ in spent], [5.0] * len(spent))
+    rows = [
+        {
+            "predictor": name,
+            "tokens": count,
+            "quality": each.value,
+            **ends(each),
+            "label_x": least + (most - least) * x / WIDTH,
+            "label_y": y / HEIGHT,
+            "side": side,
+            "words": f"{name} {interval(each, measure)} at {number(count, 0)} tokens",
+        }
+        for (name, count, each), (x, y, side) in zip(spent, labels, strict=True)
+    ]
+    across = altair.X(
+        "tokens:Q",
+        title="LLM tokens per question",
+        scale=altair.Scale(domain=[least, most], nice=False),
+    )
+    up = measured("quality", measure, [0, 1])
+    base = altair.Chart(altair.Data(values=rows))
+    bars = base.mark_rule(color=MUTED, aria=False).encode(across, altair.Y("low:Q"), altair.Y2("high:Q"))
+    marks = base.mark_point(filled=True, size=_LEAST_AREA, color=ACCENT, opacity=1)
+    marks = marks.encode(across, up, altair.Description("words:N"))
+    return Plot(
+        name="tokens",
+        description=f"Quality against LLM tokens. {'; '.join(str(row['words']) for row in rows)}",
+        caption="Better systems are higher up and further to the left. The bars are 95% intervals.",
+        spec=finished(altair.layer(bars, marks, *_names(base)).properties(width=WIDTH, height=HEIGHT)),
+    )
+
+
+def _names(base: Any) -> list[Any]:
+    """Return the marks of the names of points, each at its place on one side of the point."""
+    import altair
+
     text = {"baseline": "middle", "color": INK, "aria": False, "fontSize": FONT, "limit": LABEL_PIXELS}
-    names = [
+    return [
         base.transform_filter(f"datum.side === '{side}'")
         .mark_text(align=align, **text)
         .encode(altair.X("label_x:Q"), altair.Y("label_y:Q"), altair.Text("predictor:N"))
         for side, align in (("right", "left"), ("left", "right"))
     ]
-    return finished(altair.layer(lines, marks, *names).properties(width=WIDTH, height=HEIGHT))
 
 
 def _ticks(fastest: float, slowest: float) -> list[float]:

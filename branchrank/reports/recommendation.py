@@ -30,7 +30,7 @@ from branchrank.reports.blocks import Callout
 from branchrank.reports.equal_reading import EqualReading, equal_reading
 from branchrank.runs.run_data import RunData
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.warnings import Caution, failures, recorded
+from branchrank.runs.warnings import Caution, failures, recorded, several_factors
 from branchrank.runs.words import (
     MORE_PAGES,
     bounds,
@@ -82,6 +82,8 @@ def cautions(run: RunData) -> list[Caution]:
     )
     words, differs = run.judged
     found += [Caution(kind="judged", words=words)] if differs else []
+    pairs = [(each.baseline, each.candidate) for each in run.judgment.comparisons]
+    found += several_factors(pairs, run.record.predictors)
     found += failures(run.rows, run.record.predictors)
     return sorted(found, key=lambda caution: bool(caution.predictor))
 

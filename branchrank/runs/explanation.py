@@ -14,7 +14,7 @@ from typing import Literal
 
 from branchrank.core.errors import UsageError, suggestion
 from branchrank.core.io.printable import safe
-from branchrank.core.records import UNPLACED, Question, Record
+from branchrank.core.records import AGENT_STAGE, SHOWN, UNPLACED, Question, Record
 from branchrank.runs.attribution import DEPTH, lost_in
 from branchrank.runs.rows import Row, RowKey
 from branchrank.runs.run_data import RunData
@@ -22,10 +22,12 @@ from branchrank.runs.words import plural
 
 #: The most branches and systems, and the most words, that the clues of one answer name.
 _MOST_NAMED = 3
+#: The most characters of a tool's arguments, and the most citations of its answer, that are printed.
+_MOST_ARGUMENTS, _MOST_SHOWN = 200, 5
 #: The largest k or cap that is worth naming.
 _MOST_KEPT = 50
 #: Stages before the fusion that only carry on what a branch found.
-_NO_BRANCH = ("mapping", "expansion", "tree step ")
+_NO_BRANCH = ("mapping", "expansion", "tree step ", SHOWN)
 
 
 class Clue(Record, frozen=True, kw_only=True):
@@ -190,6 +192,32 @@ def _row_lines(row: Row, top: int, extended: int) -> Iterator[str]:
             yield f"  {plural(count, 'returned text')}: {problem}"
     for fallback in row.fallbacks:
         yield f"  fallback: {fallback}"
+    yield from _step_lines(row)
+
+
+def _step_lines(row: Row) -> Iterator[str]:
+    """Yield the steps of an agent: each call of a tool, and what it showed."""
+    if not row.agent:
+        return
+    spent = {call.stage: call.prompt_tokens + call.completion_tokens for call in row.calls}
+    turn = 0
+    for step in row.agent.steps:
+        if step.turn != turn:
+            turn = step.turn
+            tokens = spent.get(AGENT_STAGE.format(turn))
+            yield f"  step {turn}{'' if tokens is None else f', {tokens:,} tokens'}:"
+        arguments = " ".join(step.arguments[:_MOST_ARGUMENTS].split())
+        yield f"    {step.tool}({arguments}{'...' if len(step.arguments) > _MOST_ARGUMENTS else ''})"
+        if step.error:
+            yield f"      error: {' '.join(step.error.split())}"
+        else:
+            more = len(step.shown) - _MOST_SHOWN
+            named = ", ".join(step.shown[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            cut = f"; {step.cut:,} more were cut" if step.cut else ""
+            yield f"      {step.characters:,} characters{cut}: {named or 'nothing found'}"
+    log = row.agent
+    ended = "answered" if log.answered else "ended without an answer"
+    yield f"  {ended}; {log.unread} cited unread, {log.invalid} citations of lines that do not exist"
 
 
 def _outcome(row: Row) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
-from branchrank.core.records import NO_LLM, NOT_REPORTED
+from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, AgentLog
 from branchrank.runs.scores import STANDARD, Estimate, Scores
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
@@ -63,6 +63,21 @@ class Measured:
         """Return a number per hit that has a place in the corpus, or ``None`` without hits."""
         hits = sum(size.hits for size in self.sizes)
         return total / hits if hits else None
+
+    @cached_property
+    def agents(self) -> list[AgentLog]:
+        """What an agent did for each question, if the predictor is an agent."""
+        return [row.agent for row in self.rows if row.agent]
+
+    @cached_property
+    def turns(self) -> int:
+        """The number of turns of an agent, each of which is an LLM call."""
+        begin, _, _ = AGENT_STAGE.partition("{}")
+        return sum(call.stage.startswith(begin) for call in self.calls)
+
+    def per_agent(self, count: Callable[[AgentLog], int]) -> float | None:
+        """Return a mean over the questions that an agent answered, or ``None`` if none did."""
+        return _mean(map(count, self.agents))
 
     @cached_property
     def answers(self) -> list[Judged]:
@@ -187,6 +202,16 @@ class SummaryRow(Measured):
     #: The share of hits whose page already has a higher-ranked hit.
     repeated_pages = Column(lambda of: of.per_hit(sum(size.repeated_pages for size in of.sizes)),
         "repeated pages", percent)
+    #: The next four are ``None`` for predictors that are not agents.
+    tool_calls_per_query = Column(lambda of: of.per_agent(lambda log: len(log.steps)),
+        "tool calls", number, shown="terminal report")
+    agent_steps_per_query = Column(lambda of: of.per_query(of.turns) if of.turns else None,
+        "agent steps", number, shown="terminal report")
+    lines_shown_per_query = Column(lambda of: of.per_agent(lambda log: log.lines_shown),
+        "lines shown", _whole, shown="terminal report")
+    #: The share of the questions with gold of which a tool showed a gold line.
+    gold_seen = Column(lambda of: _mean(of.scores.seen(row) for row in of.scores.answerable_rows(of.name)),
+        "seen", percent, shown="terminal report")
     compute_p50_ms = Column(lambda of: _ms(of.warm.percentile(COMPUTE, 0.5)))
     llm_wait_p50_ms = Column(lambda of: _ms(of.warm.percentile(LLM_WAIT, 0.5)))
     cpu_mean_ms = Column(lambda of: of.warm.mean(CPU))
@@ -210,6 +235,12 @@ class SummaryRow(Measured):
         meaning="hits without lines whose text is not in the corpus")
     ambiguous_hits = Column(lambda of: of.total("ambiguous"), "ambiguous",
         meaning="hits without lines whose text is at several places of the corpus")
+    unanswered_queries = Column(lambda of: sum(not log.answered for log in of.agents), "unanswered",
+        meaning="queries that an agent ended without an answer, so that the passages that it was shown count")
+    unread_citations = Column(lambda of: sum(log.unread for log in of.agents), "unread",
+        meaning="cited passages of which no tool had shown a line")
+    invalid_citations = Column(lambda of: sum(log.invalid for log in of.agents), "invalid",
+        meaning="citations of lines that do not exist, which are not hits")
     untimed_failures = Column(lambda of: of.warm.failed, "untimed",
         meaning="failed queries, which p50 and p95 do not contain")
     different_answers = Column(lambda of: of.warm.different, "different",

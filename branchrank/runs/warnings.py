@@ -10,6 +10,7 @@ from typing import Literal
 
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD
+from branchrank.core.spec import AGENT, System
 from branchrank.index.corpus_language import unread_letters
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE, UNPLACED
@@ -46,7 +47,7 @@ class Caution(Record, frozen=True, kw_only=True):
     ``failed`` means that all queries or all LLM calls of the predictor failed.
     """
 
-    kind: Literal["pilot", "tuned", "unasked", "recorded", "judged", "failures", "failed"]
+    kind: Literal["pilot", "tuned", "unasked", "recorded", "judged", "failures", "failed", "factors"]
     words: str
     predictor: str = ""
 
@@ -92,6 +93,29 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
         if parts:
             kind: Literal["failed", "failures"] = "failed" if no_answer or no_reply else "failures"
             yield Caution(kind=kind, words="; ".join(parts), predictor=predictor.name)
+
+
+def several_factors(
+    pairs: Iterable[tuple[str, str]], predictors: Sequence[PredictorRecord]
+) -> Iterator[Caution]:
+    """Yield a caution for each compared pair of agents that differ in more than one of their factors."""
+    factors = {each.name: _factors(each.system) for each in predictors if each.system is not None}
+    for old, new in pairs:
+        a, b = factors.get(old), factors.get(new)
+        different = [name for name in a if a[name] != b[name]] if a and b else []
+        if len(different) > 1:
+            words = f"it differs from {old} in {' and '.join(different)}, so no single cause is shown"
+            yield Caution(kind="factors", words=words, predictor=new)
+
+
+def _factors(system: System) -> dict[str, object]:
+    """Return what the answers of an agent depend on, or nothing for other systems."""
+    for branch in system.branches:
+        if branch.kind == AGENT:
+            agent = branch.agent
+            budget = (agent.max_steps, agent.context_tokens)
+            return {"model": system.llm, "prompt": agent.prompt, "tools": agent.tools, "budget": budget}
+    return {}
 
 
 def recorded(text: str, predictors: Iterable[str]) -> Caution:

@@ -24,7 +24,6 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import open_llm
 from branchrank.search.systems.query import Query, read_filters
-from branchrank.search.systems.sources import span_of
 
 TEA = "which temperature for green tea"
 
@@ -300,7 +299,7 @@ def test_tools_show_nothing_that_the_query_excludes(world: WorkspaceFolder) -> N
         ("guide/brewing.md:1-4", "guide/brewing.md:9-20"),
         (),
     ]
-    shown = [span_of(each) for step in found.agent.steps for each in step.shown]
+    shown = [Span.of(each) for step in found.agent.steps for each in step.shown]
     assert not any(map(excluded.overlap, shown))
     assert {span.source for span in shown} > {"guide/brewing.md"}
     assert cited(found) == ["guide/brewing.md:10-12", "reference/api.md:7-9"]
@@ -312,7 +311,7 @@ def test_tools_stay_within_the_filters_of_the_query(world: WorkspaceFolder) -> N
     filters = read_filters("file_path=reference/*")
     found, _ = asked(world, uses_all_tools, question=Query(text=TEA, filters=filters))
     assert found.agent is not None
-    shown = [span_of(each) for step in found.agent.steps for each in step.shown]
+    shown = [Span.of(each) for step in found.agent.steps for each in step.shown]
     assert {span.source for span in shown} == {"reference/api.md"}
     assert [step.error.split()[1] for step in found.agent.steps[3:]] == ["ACCESS_DENIED]"] * 2
     assert cited(found) == ["reference/api.md:7-9"]

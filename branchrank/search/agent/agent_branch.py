@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from branchrank.core.records import Scored, Span
+from branchrank.core.records import SHOWN, Scored, Span
 from branchrank.core.spec import AGENT, Branch
 from branchrank.index.embedders.fake import NONE, no_vectors
 from branchrank.index.reader import Index
@@ -56,7 +56,7 @@ class AgentKind(BranchKind):
             session = ToolSession(Toolbox(tools.within(lookup.query), agent.tools), sources.line_count)
             # More entries are requested if the query excludes some, but the prompt must not depend on it.
             spans = ask_agent(asked, asked.gateway, agent, session, depth(lookup.branch, asked.k))
-            asked.trace.add("shown", "span", _ranked([span.citation for span in session.shown]))
+            asked.trace.add(SHOWN, "span", _ranked([span.citation for span in session.shown]))
             keys = [span.citation for span in spans]
             if lookup.branch.unit == "chunk":
                 keys = list(dict.fromkeys(key for span in spans for key in _chunks_on(index, span)))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from branchrank.core.records import Span
+from branchrank.core.records import AGENT_STAGE, Span
 from branchrank.core.spec import AgentSearch
 from branchrank.search.agent.tool_session import CheckedCitations, ToolSession
 from branchrank.search.llm.gateway import Gateway
@@ -100,7 +100,7 @@ class _Conversation:
         room = self.search.context_tokens - self.llm.max_tokens
         while True:
             request = LLMRequest(
-                stage=f"agent step {turn}",
+                stage=AGENT_STAGE.format(turn),
                 messages=tuple(self.messages),
                 tools=definitions,
                 max_tokens=self.llm.max_tokens,

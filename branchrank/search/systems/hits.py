@@ -34,7 +34,7 @@ from branchrank.search.ranking.fusion import fuse
 from branchrank.search.ranking.passages import Lines, best_passage, by_rrf, led_by_sections, placed
 from branchrank.search.systems.branches import BranchResult, label
 from branchrank.search.systems.query import Asked
-from branchrank.search.systems.sources import Sources, span_of
+from branchrank.search.systems.sources import Sources
 from branchrank.search.systems.system_checks import passage_evidence
 
 
@@ -223,7 +223,7 @@ class HitMaker:
             known |= {"node_id": chunk.node_id, "breadcrumb": breadcrumb, "members": members}
             known["distance"] = self.distances.get(chunk_id)
         elif self.system.unit == "span":
-            span = span_of(key)
+            span = Span.of(key)
         else:
             node = self.index.tree.node(key)
             assert node.own_span is not None

@@ -30,13 +30,6 @@ _KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
-def span_of(key: str) -> Span:
-    """Parse a key of the form ``source:first-last``. Raises ``ValueError`` if a key has another form."""
-    source, _, lines = key.rpartition(":")
-    first, _, last = lines.partition("-")
-    return Span(source=source, line_start=int(first), line_end=int(last))
-
-
 @dataclass(eq=False)
 class Sources:
     """Looks up query vectors, scores, lines and nodes in one index, for all systems.
@@ -93,7 +86,7 @@ class Sources:
         A key is a chunk id, a node id or a span, depending on ``unit``.
         """
         if unit == "span":
-            return lambda key: query.admits(span_of(key))
+            return lambda key: query.admits(Span.of(key))
         banned = self.banned(unit, query)
         return lambda key: key not in banned
 
