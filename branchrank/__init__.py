@@ -12,6 +12,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from branchrank import library as library
     from branchrank.core import errors as errors
+    from branchrank.core.records import AgentAnswer as AgentAnswer
     from branchrank.core.records import Answer as Answer
     from branchrank.core.records import Hit as Hit
     from branchrank.core.records import LLMUse as LLMUse
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AgentAnswer": "branchrank.core.records",
     "Anchor": "branchrank.documents.locating",
     "Answer": "branchrank.core.records",
     "Comparison": "branchrank.scoring.comparison",

@@ -15,10 +15,12 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self, get_args
 
+import msgspec
+
 from branchrank.core.errors import ArtifactError, QuestionError, Remedy, UsageError
 from branchrank.core.io import Closing
-from branchrank.core.io.progress import Notify, Progress, shown_progress
-from branchrank.core.records import Hit, Retrieval
+from branchrank.core.io.progress import Notify, Progress, no_notice, shown_progress
+from branchrank.core.records import AgentAnswer, Hit, Retrieval
 from branchrank.core.settings import (
     AnchoringSettings,
     BenchmarkSettings,
@@ -27,12 +29,13 @@ from branchrank.core.settings import (
     RetrievalSettings,
     arguments,
 )
-from branchrank.core.spec import LLMEndpoint, System
+from branchrank.core.spec import AGENT, LLMEndpoint, System
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_build import CorpusInputs, build_adopted, build_workspace
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.questions.workspace_files import QuestionFiles
 from branchrank.search.systems.builtin import (
+    AGENTS,
     GROUPS,
     Mode,
     builtin_systems,
@@ -535,6 +538,60 @@ class Workspace(Closing):
                 f"them, run: branchrank index --data-dir {self._folder.data_dir} --token-vectors int8"
             )
         return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
+
+    @arguments.named
+    def ask(
+        self,
+        question: str,
+        system: str | System = AGENT,
+        k: int = 5,
+        *,
+        filters: str | Sequence[str] = (),
+        notify: Notify = no_notice,
+    ) -> AgentAnswer:
+        """Ask an LLM that searches with tools. Return its answer, which cites at most ``k`` passages.
+
+        ``system`` is ``agent``, ``agent-grep``, ``agent-vector``, ``agent-memory``, or a ``System`` with an
+        ``agent`` branch. ``filters`` restricts the tools as in :meth:`search`. ``notify`` is called with one
+        line of text after each call of a tool, such as ``grep_search: 4,210 characters, 5 files``.
+
+        Raises :class:`~branchrank.core.errors.UsageError` if the system is not an agent, or has no LLM
+        endpoint (setting ``agent.base_url``), and :class:`~branchrank.core.errors.LLMError` if the endpoint
+        rejects the key.
+
+        >>> from branchrank import Workspace
+        >>> with Workspace.open("data") as workspace:
+        ...     answer = workspace.ask("remove stains", "agent-grep", notify=print)
+        grep_search: 112 characters, 1 file
+        read_file: 113 characters, 7 lines
+        >>> answer.answered, answer.citations[0].source
+        (True, 'guide/cleaning.md')
+        """
+        k = arguments.count("k", k)
+        chosen = self.system(system)
+        if not chosen.has_agent:
+            raise UsageError(
+                f"the system {chosen.name!r} returns passages, but does not answer questions",
+                remedy=Remedy(f"choose {', '.join(AGENTS)} or another agent ({{}})", "--predictor"),
+            )
+        self.check_llm(chosen)
+        branches = (
+            msgspec.structs.replace(branch, top_n=k) if branch.kind == AGENT else branch
+            for branch in chosen.branches
+        )
+        chosen = msgspec.structs.replace(chosen, branches=tuple(branches))
+        asked = Query(text=arguments.text("question", question), filters=read_filters(filters))
+        found = self.engine.retrieve(chosen, asked, k, notify)
+        assert found.agent is not None
+        return AgentAnswer(
+            **msgspec.structs.asdict(found.agent),
+            question=question,
+            system=chosen.name,
+            citations=found.hits,
+            fallbacks=found.fallbacks,
+            notices=found.remarks,
+            calls=found.calls,
+        )
 
     def search_documents(
         self,

@@ -17,6 +17,7 @@ import branchrank
 from branchrank import plugins
 
 NAMES = [
+    "AgentAnswer",
     "Anchor",
     "Answer",
     "Comparison",

@@ -439,6 +439,23 @@ class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
         return len({(source, line) for source, lines in shown for line in lines})
 
 
+class AgentAnswer(AgentLog, frozen=True, kw_only=True, omit_defaults=False):
+    """The answer of the agent ``system`` to a question, as :meth:`Workspace.ask` returns it.
+
+    ``text`` is the answer in the words of the LLM, and ``citations`` are the passages that it cites, best
+    first. If ``answered`` is false, ``fallbacks`` has the reason, and ``citations`` are the first passages
+    that the tools returned, if the agent has tools. ``steps`` are the calls of tools, and ``calls`` the LLM
+    calls. ``notices`` are messages for the user about the passages.
+    """
+
+    question: str
+    system: str
+    citations: tuple[Hit, ...]
+    fallbacks: tuple[str, ...]
+    notices: tuple[str, ...]
+    calls: tuple[LLMCall, ...]
+
+
 class LLMUse(Record, frozen=True, kw_only=True):
     """An LLM call of your own predictor, which returns it in an :class:`Answer`.
 

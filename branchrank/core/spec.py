@@ -264,12 +264,16 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.rerank.method != "none" and self.rerank.fusion_weight > 0
 
     @property
+    def has_agent(self) -> bool:
+        """Whether an LLM searches with tools in one of the branches."""
+        return any(branch.kind == AGENT for branch in self.searched)
+
+    @property
     def asks_llm(self) -> bool:
         """Whether any stage of the system calls an LLM."""
         trees = (branch.tree for branch in self.searched if branch.tree is not None)
         walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
-        has_agent = any(branch.kind == AGENT for branch in self.searched)
-        return walks or has_agent or (self.reranks and self.rerank.method in ("llm", "pointwise"))
+        return walks or self.has_agent or (self.reranks and self.rerank.method in ("llm", "pointwise"))
 
     @property
     def llm_label(self) -> str:

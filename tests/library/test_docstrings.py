@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import agent_policies
 from support.artifacts import make_chroma, write_objects
 from support.beir_folders import beir_folder
 from support.commands import benchmark, make_project
+from support.scripted_llm import ScriptedLLM
 
 MODULES = (
     "branchrank.run",
@@ -40,6 +43,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def agent_url() -> Iterator[str]:
+    with ScriptedLLM(agent_policies.greps) as server:
+        yield server.base_url
+
+
 def examples() -> list[doctest.DocTest]:
     finder = doctest.DocTestFinder()
     found = [
@@ -50,9 +59,10 @@ def examples() -> list[doctest.DocTest]:
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_an_example_of_a_docstring_runs(
-    example: doctest.DocTest, project: Path, monkeypatch: pytest.MonkeyPatch
+    example: doctest.DocTest, project: Path, agent_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
+    monkeypatch.setenv("BRANCHRANK_AGENT_BASE_URL", agent_url)
     report: list[str] = []
     failed, tried = doctest.DocTestRunner(optionflags=FLAGS).run(
         example, out=report.append, clear_globs=False

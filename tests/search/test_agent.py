@@ -17,7 +17,7 @@ from support.worlds import make_workspace
 
 from branchrank import Workspace
 from branchrank.core.errors import UsageError
-from branchrank.core.records import Retrieval, Span
+from branchrank.core.records import AgentAnswer, Retrieval, Span
 from branchrank.core.spec import Branch, Fuse, LLMEndpoint, System
 from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -333,3 +333,50 @@ def test_a_benchmark_hides_the_text_that_a_question_was_mined_from(tmp_path: Pat
     (row,) = run.rows
     assert row.excluded == 1
     assert [hit.source for hit in row.hits] == ["guide/brewing.md", "reference/api.md"]
+
+
+def test_a_question_to_a_workspace_is_answered_with_citations(world: WorkspaceFolder) -> None:
+    told: list[str] = []
+    with ScriptedLLM(policies.greps) as server:
+        settings = {"agent.base_url": server.base_url, "agent.model": "scripted"}
+        with Workspace.open(world.data_dir, settings=settings) as workspace:
+            given = workspace.ask(TEA, "agent-grep", k=2, notify=told.append)
+            found = workspace.search(TEA, "agent-grep")
+    assert isinstance(given, AgentAnswer)
+    assert (given.question, given.system, given.text, given.answered) == (TEA, "agent-grep", "So.", True)
+    assert list(given.citations) == found[:2]
+    assert [step.tool for step in given.steps] == ["grep_search", "read_file"]
+    assert [line.split(":")[0] for line in told] == ["grep_search", "read_file"]
+    assert len(given.calls) == 3
+    with pytest.raises(AttributeError):
+        given.text = ""  # type: ignore[misc]
+
+
+def test_a_system_with_an_agent_among_its_branches_answers(world: WorkspaceFolder) -> None:
+    with ScriptedLLM(policies.greps) as server, Workspace.open(world.data_dir) as workspace:
+        agent = system(server.base_url, "chunk").branches
+        fused = System(
+            name="fused",
+            branches=(*agent, Branch(kind="bm25")),
+            llm=LLMEndpoint(base_url=server.base_url, model="scripted"),
+        )
+        given = workspace.ask(TEA, fused, k=3)
+        assert (given.system, given.text, len(given.citations)) == ("fused", "So.", 3)
+        assert {*given.citations[0].branches} == {"agent", "bm25(chunks)"}
+        with pytest.raises(UsageError):
+            workspace.ask(TEA, "bm25")
+        with pytest.raises(UsageError):
+            workspace.ask(TEA, fused, k=0)
+
+
+@pytest.mark.parametrize("name", ["agent", "agent-vector"])
+def test_an_agent_that_searches_vectors_is_refused_without_vectors(tmp_path: Path, name: str) -> None:
+    plain = make_workspace(tmp_path, index__embedder="none")
+    with ScriptedLLM(policies.greps) as server:
+        settings = {"agent.base_url": server.base_url, "agent.model": "scripted", "index.embedder": "none"}
+        with Workspace.open(plain.data_dir, settings=settings, rebuild=True) as workspace:
+            with pytest.raises(UsageError) as refused:
+                workspace.ask(TEA, name)
+            assert not server.requests
+            assert "agent-grep" in refused.value.remedy
+            assert workspace.ask(TEA, "agent-grep").answered

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from qdrant_client import QdrantClient, models
+from support.agent_policies import greps
 from support.artifacts import paragraphs, write_objects
 from support.commands import invoke, write_lines
 from support.doc_blocks import ROOT, blocks
@@ -191,7 +192,12 @@ def write_theirs(folder: Path) -> None:
 
 
 def answer(chat: Chat, number: int) -> Action:
-    """An LLM that ranks in the order shown, asks about a section's longest line, and summarizes in a word."""
+    """An LLM that ranks in the order shown, asks about a section's longest line, and summarizes in a word.
+
+    With tools, it searches with grep and cites what it found.
+    """
+    if "tools" in chat.body:
+        return greps(chat, number)
     if chat.entries:
         return first_shown(chat, number)
     section = chat.prompt.partition("<section>\n")[2].partition("\n</section>")[0]

@@ -27,6 +27,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     "Search": {
         "retrieve": ("search:retrieve", "Find passages, with the local or another predictor."),
         "hybrid": ("search:hybrid", "Find passages, with tree neighbors and LLM reranking."),
+        "ask": ("search:ask", "Answer a question with an LLM that searches, and cite lines."),
         "search": ("search:search", "Find documents: keyword, semantic or hybrid."),
         "tui": ("search:tui", "Search in a terminal UI."),
         "serve": ("servers:serve", "Serve retrieval over HTTP."),

@@ -1,19 +1,21 @@
-"""Search one workspace: the commands ``retrieve``, ``hybrid``, ``search`` and ``tui``."""
+"""Search one workspace: the commands ``retrieve``, ``hybrid``, ``ask``, ``search`` and ``tui``."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import branchrank
-from branchrank.core.errors import BranchRankError, UsageError
+from branchrank.core.errors import BranchRankError, LLMError, UsageError
 from branchrank.core.io.printable import encodable, printable_json, safe_line
-from branchrank.core.records import Hit, Retrieval
+from branchrank.core.io.progress import no_notice
+from branchrank.core.records import Hit, LLMCall, Retrieval
 from branchrank.frontends.cli.options import (
     DATA_DIR,
     FILTER,
@@ -72,8 +74,7 @@ def _answer_queries(
 
 
 def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> None:
-    errors = dict.fromkeys(f"LLM: {call.failure}" for call in retrieval.calls if call.detail)
-    notices = (*retrieval.remarks, *errors)
+    notices = (*retrieval.remarks, *_llm_errors(retrieval.calls))
     if as_json:
         answer = {
             "query": query,
@@ -85,22 +86,31 @@ def _answer(query: str, predictor: str, retrieval: Retrieval, as_json: bool) -> 
         }
         click.echo(printable_json(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
         return
-    for notice in notices:
-        click.secho(safe(notice), fg="yellow", err=True)
-    for fallback in retrieval.fallbacks:
-        click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
-    if retrieval.calls:
-        click.secho(branchrank.library.spent_line(retrieval.calls), dim=True, err=True)
+    _show_notes([*notices, *(f"fallback: {each}" for each in retrieval.fallbacks)], retrieval.calls)
     if not retrieval.hits:
         click.echo("nothing found")
     for rank, hit in enumerate(retrieval.hits, start=1):
         show_hit(rank, hit)
 
 
+def _llm_errors(calls: Sequence[LLMCall]) -> Iterable[str]:
+    return dict.fromkeys(f"LLM: {call.failure}" for call in calls if call.detail)
+
+
+def _show_notes(notes: Iterable[str], calls: Sequence[LLMCall]) -> None:
+    for note in notes:
+        click.secho(safe(note), fg="yellow", err=True)
+    if calls:
+        click.secho(branchrank.library.spent_line(calls), dim=True, err=True)
+
+
+def _place(hit: Hit) -> str:
+    return click.style(safe_line(hit.span.citation), bold=True)
+
+
 def show_hit(rank: int, hit: Hit) -> None:
     """Print a hit's location, its score, its rank in each branch, and the beginning of its text."""
-    place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
-    click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
+    click.echo(f"{rank:>2}. {_place(hit)}  {safe_line(hit.breadcrumb)}")
     reasons = safe(", ".join(hit.reasons))
     click.secho(f"    score {hit.score:.4f}{'  ' + reasons if reasons else ''}", dim=True)
     show_passage(hit.plain)
@@ -127,11 +137,12 @@ def query_text(_context: click.Context, _parameter: click.Parameter, text: str |
     return None if text is None else encodable(text)
 
 
+TOP_K = flag("--top-k -k k", "Maximum number of passages.", 5, click.IntRange(1, 1000))
 #: The argument and the flags that ``retrieve`` and ``hybrid`` share.
 QUERY_OPTIONS = together(
     click.argument("query", required=False, callback=query_text),
     DATA_DIR,
-    flag("--top-k k", "Number of hits.", 5, click.IntRange(1, 1000)),
+    TOP_K,
     FILTER,
     FUSION,
     settings_options(*RETURNS),
@@ -174,6 +185,42 @@ def hybrid(data_dir: Path, quiet: bool, no_llm: bool, **given: Any) -> None:
     with open_workspace(data_dir, quiet=quiet, **own) as workspace:
         workspace.check_llm("hybrid")
         _answer_queries(workspace, predictor="hybrid", **given)
+
+
+@click.command("ask", cls=Command)
+@click.argument("question", callback=query_text)
+@DATA_DIR
+@TOP_K
+@flag("--predictor system", "The agent to ask: agent, agent-grep, agent-vector or agent-memory.", "agent")
+@FILTER
+@JSON
+@QUIET
+@settings_options("agent", "llm", "grep", "bm25", "index", "cache")
+def ask(question: str, data_dir: Path, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Ask an LLM that searches the workspace with tools, and print its answer and the lines that it cites.
+
+    The LLM is an OpenAI-compatible endpoint (--agent-base-url, --agent-model). It searches with grep and the
+    vectors of the index, and reads files (--agent-tools). Each call of a tool is a line on standard error.
+
+    If the agent ends without an answer, the passages that its tools found are printed, and the exit code is
+    7.
+    """
+    with open_workspace(data_dir, quiet=quiet) as workspace:
+        answer = workspace.ask(question, notify=no_notice if quiet else say, **given)
+    if as_json:
+        click.echo(printable_json(answer))
+    else:
+        _show_notes([*answer.notices, *_llm_errors(answer.calls)], answer.calls)
+        if answer.text:
+            click.echo(f"{safe(answer.text)}\n")
+        for rank, hit in enumerate(answer.citations, start=1):
+            click.echo(f"{rank:>2}. {_place(hit)}")
+            show_passage(hit.plain.strip().partition("\n")[0])
+        if answer.answered and not answer.citations:
+            click.echo("nothing cited")
+    if not answer.answered:
+        shown = "; the passages are those that its tools found" if answer.citations else ""
+        raise LLMError(f"there is no answer ({'; '.join(answer.fallbacks)}){shown}")
 
 
 @click.command("search", cls=Command)

@@ -132,13 +132,13 @@ class NoEmbedder:
         raise no_vectors("the index")
 
 
-def no_vectors(what: str) -> UsageError:
-    """Return the error for a vector search in an index without vectors."""
+def no_vectors(what: str, predictor: str = "bm25") -> UsageError:
+    """Return the error for a vector search in an index without vectors, and what ``predictor`` to use."""
     return UsageError(
         f"{what} has no vectors, because its embedder is {NONE}",
         remedy=(
             Remedy("use {} (or another model)", "--embedder", "all-MiniLM-L6-v2"),
             Remedy("{}", "--mode", "keyword"),
-            Remedy("{}", "--predictor", "bm25"),
+            Remedy("{}", "--predictor", predictor),
         ),
     )

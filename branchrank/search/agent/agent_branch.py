@@ -12,7 +12,6 @@ import msgspec
 
 from branchrank.core.records import SHOWN, Scored, Span
 from branchrank.core.spec import AGENT, Branch
-from branchrank.index.embedders.fake import NONE, no_vectors
 from branchrank.index.reader import Index
 from branchrank.search.agent.loop import ask_agent
 from branchrank.search.agent.tool_session import ToolSession
@@ -50,10 +49,9 @@ class AgentKind(BranchKind):
 
         def search(lookup: Lookup) -> BranchResult:
             agent, asked, sources = lookup.branch.agent, lookup.asked, lookup.sources
-            if index.manifest.embedder.name == NONE and {"vector_search", "hybrid_search"} & {*agent.tools}:
-                raise no_vectors("an agent's tool searches with vectors, but the index")
             assert asked.gateway is not None
-            session = ToolSession(Toolbox(tools.within(lookup.query), agent.tools), sources.line_count)
+            toolbox = Toolbox(tools.within(lookup.query), agent.tools)
+            session = ToolSession(toolbox, sources.line_count, asked.trace.notify)
             # More entries are requested if the query excludes some, but the prompt must not depend on it.
             spans = ask_agent(asked, asked.gateway, agent, session, depth(lookup.branch, asked.k))
             asked.trace.add(SHOWN, "span", _ranked([span.citation for span in session.shown]))

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.io.printable import encodable
+from branchrank.core.io.printable import encodable, safe_line
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import AgentLog, Hit, Record, Span, ToolStep
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.toolbox import ANSWER, Citation, Toolbox, ToolReply, read_answer
@@ -42,11 +43,13 @@ class ToolSession:
     """The tools of one question. Not thread-safe.
 
     ``lines`` returns the number of lines of a document, or 0 if the corpus does not have the document.
+    ``notify`` is called with one line of text about each call.
     """
 
-    def __init__(self, toolbox: Toolbox, lines: Callable[[str], int]) -> None:
+    def __init__(self, toolbox: Toolbox, lines: Callable[[str], int], notify: Notify = no_notice) -> None:
         self.toolbox = toolbox
         self._lines = lines
+        self._notify = notify
         self.steps: list[ToolStep] = []
         #: The passages that tools showed, in the order of their first appearance.
         self.shown: dict[Span, None] = {}
@@ -59,6 +62,7 @@ class ToolSession:
 
     def record(self, name: str, arguments: str, turn: int, reply: ToolReply) -> None:
         """Record one call and its reply."""
+        self._notify(safe_line(reply.status))
         self.shown |= dict.fromkeys(reply.shown)
         step = ToolStep(
             turn=turn,

@@ -34,6 +34,7 @@ import msgspec
 
 from branchrank.core.errors import UsageError
 from branchrank.core.io import Closing
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.ranked_lists import RankedList, add_scores, group, ranked
 from branchrank.core.records import Retrieval, Scored
 from branchrank.core.settings import Resolved
@@ -107,16 +108,18 @@ class Engine(Closing):
             self.token_vectors.check()
             self._maxsim(system)
 
-    def retrieve(self, system: System, query: str | Query, k: int) -> Retrieval:
+    def retrieve(self, system: System, query: str | Query, k: int, notify: Notify = no_notice) -> Retrieval:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
-        A string is a query without keywords, filters and excluded spans. Raises any error of a branch, such
-        as :class:`~branchrank.core.errors.MissingDependencyError`.
+        A string is a query without keywords, filters and excluded spans. ``notify`` is called with a line of
+        text for each call of a tool by an agent. Raises any error of a branch, such as
+        :class:`~branchrank.core.errors.MissingDependencyError`.
         """
         for engine in {self, *map(self._on, system.branches)}:
             engine.memo.begin_query()
         asked = self.llm_stages.asked(system, Query(text=query) if isinstance(query, str) else query, k)
         trace = asked.trace
+        trace.notify = notify
         found = self._branches(asked)
         pool, members, reranked = self._ranked(asked, found.lists)
         candidates = pool if reranked is None else reranked

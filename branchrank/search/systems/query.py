@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.core.errors import UsageError, or_else
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import AgentLog, LLMCall, Record, Scored, Span, StageTrace
 from branchrank.core.settings import arguments
@@ -97,6 +98,8 @@ class Trace:
         self.calls: list[LLMCall] = []
         self.fallbacks: list[str] = []
         self.agent: AgentLog | None = None
+        #: Called with a status line after each call of a tool.
+        self.notify: Notify = no_notice
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:

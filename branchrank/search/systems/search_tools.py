@@ -69,7 +69,7 @@ class SearchStatus(Record, frozen=True, kw_only=True):
     def message(self) -> str:
         """The status as one line of text."""
         counts = ((self.characters, "characters"), (self.count, self.unit))
-        found = ", ".join(f"{count} {word[:-1] if count == 1 else word}" for count, word in counts)
+        found = ", ".join(f"{count:,} {word[:-1] if count == 1 else word}" for count, word in counts)
         return "; ".join([f"{self.tool}: {found}", *self.notices])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from branchrank.core.errors import UsageError
-from branchrank.core.spec import Branch, System
+from branchrank.core.spec import AGENT, Branch, System
 from branchrank.index.embedders import check_gives_tokens
 from branchrank.index.embedders.fake import NONE, no_vectors
 from branchrank.search.systems.branches import branch_kind, label
@@ -69,9 +69,14 @@ def check_embedder(system: System, embedder: str, index: str = "") -> None:
 
     ``index`` is empty for the system's own index, or the name of an index that only branches search.
     """
-    searched = (branch for branch in system.searched if branch.index == index)
-    if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in searched):
-        raise no_vectors(f"system {system.name!r} searches with vectors, but the index")
+    searched = [branch for branch in system.searched if branch.index == index]
+    tools = {tool for branch in searched if branch.kind == AGENT for tool in branch.agent.tools}
+    uses_vectors = not tools.isdisjoint(("vector_search", "hybrid_search"))
+    if embedder == NONE and (
+        uses_vectors or any(branch_kind(branch.kind).needs_vector for branch in searched)
+    ):
+        other = "agent-grep" if uses_vectors else "bm25"
+        raise no_vectors(f"system {system.name!r} searches with vectors, but the index", other)
     if system.rescore.method == "maxsim" and not index:
         check_gives_tokens(embedder)
 

@@ -64,6 +64,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "corpus list": ((), 0),
     "retrieve": (("green tea",), 0),
     "hybrid": (("green tea", "--hybrid-no-llm"), 0),
+    "ask": (("green tea", "--agent-base-url", "{server}", "--agent-model", "m"), 7),
     "benchmark (Qdrant)": ((*_ASKED, "--predictor", "qdrant"), 0),
     "benchmark": ((*_ASKED, "--predictor", "all", "--hybrid-no-llm", "--pageindex-no-llm"), 0),
     "pageindex build": ((), 0),
