@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from branchrank.reports.verify import verify as verify
     from branchrank.run import Run
     from branchrank.runs.bench.beir_plan import BeirOptions as BeirOptions
+    from branchrank.runs.bench.chosen_system import ChosenSystem
     from branchrank.runs.bench.experiment import plan_from_experiment as plan_from_experiment
     from branchrank.runs.bench.plan import Plan as Plan
     from branchrank.runs.bench.plan import PlanEstimate as PlanEstimate
@@ -232,6 +233,24 @@ def advise(
 
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
     return advice.advise(loaded, advice.Limits(p95_ms=max_p95_ms, cost=max_cost), delta)
+
+
+def choose_system(
+    runs: Sequence[str | Path | Run], system: str, access: RunAccess | None = None
+) -> ChosenSystem:
+    """Return the tables of ``branchrank.toml`` that make a system of the runs the default of their workspace.
+
+    Call the result's ``write`` to change the file. ``access`` names the workspace (``data_dir``), if it has
+    moved, and ``trust`` allows hosts, models and files that only the run names. Raises
+    :class:`~branchrank.core.errors.UsageError` for a predictor that can't be stored in the file.
+    """
+    from branchrank.run import Run
+    from branchrank.runs.bench.chosen_system import chosen_system
+    from branchrank.runs.bench.resume import RunAccess
+
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
+    run = next((run for run in loaded if system in run.predictors), loaded[0])
+    return chosen_system(run.record, system, access or RunAccess())
 
 
 def latex(table: ResultsTable) -> str:

@@ -487,7 +487,12 @@ class Workspace(Closing):
 
         Raises :class:`~branchrank.core.errors.UsageError` for an unknown name.
         """
-        return predictor_names(arguments.texts("names", names, "local"))
+        return predictor_names(arguments.texts("names", names, "local"), self.settings)
+
+    def default_predictors(self, *others: str) -> tuple[str, ...]:
+        """Return the name of the system in ``branchrank.toml``, if it has one, and then the other names."""
+        own = self.settings.system
+        return others if own is None else (own.name, *others)
 
     @arguments.named
     def search(

@@ -49,6 +49,7 @@ from branchrank.core.settings import (
     read_toml,
     resolve,
 )
+from branchrank.core.spec import System
 from branchrank.index.generations import (
     BUILD_LOCK,
     CHROMA,
@@ -77,7 +78,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
     and ``code`` is whether source code is indexed.
     ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the paths of the user's own
     files, which replace the chunks and nodes computed by a build. ``adoption`` is the path of the record that
-    ``branchrank adopt`` wrote.
+    ``branchrank adopt`` wrote. ``system`` is the default system, as ``branchrank advise --write`` stores it.
     """
 
     corpus: str = ""
@@ -87,6 +88,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
     chunks: str = ""
     nodes: str = ""
     adoption: str = ""
+    system: System | None = None
 
 
 #: The top-level keys and the tables of settings in ``branchrank.toml``.
@@ -118,11 +120,11 @@ def read_config(path: Path) -> ConfigFile:
     index = tables.get(IndexSettings.section)
     chunker = index.get("chunker") if isinstance(index, Mapping) else None
     if isinstance(chunker, str):
-        _check_chunker(path, chunker)
+        check_chunker_name(path, chunker)
     return config, tables
 
 
-def _check_chunker(path: Path, chunker: str) -> None:
+def check_chunker_name(path: Path, chunker: str) -> None:
     """Raise :class:`UsageError` if the file ``path`` names a chunker that is code."""
     from branchrank.documents.chunkers import is_code
 
@@ -137,9 +139,10 @@ def _check_chunker(path: Path, chunker: str) -> None:
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in ``branchrank.toml``, atomically.
 
-    Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if ``path`` is not
-    valid TOML, or if a section that contains a key, such as the section ``index``, is not a table. Raises
-    :class:`~branchrank.core.errors.StorageError` if the file can't be written.
+    The value ``None`` removes a key. Comments, all other keys and the order of the keys are kept. Raises
+    :class:`UsageError` if ``path`` is not valid TOML, or if a section that contains a key, such as the
+    section ``index``, is not a table. Raises :class:`~branchrank.core.errors.StorageError` if the file can't
+    be written.
     """
     import tomlkit
 
@@ -153,7 +156,9 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
         if not isinstance(target, MutableMapping):
             raise UsageError(f"{path}: {table} must be a table", remedy=f"correct {path}")
         wanted = list(value) if isinstance(value, tuple) else value
-        if name not in target or target[name] != wanted:
+        if wanted is None:
+            target.pop(name, None)
+        elif name not in target or target[name] != wanted:
             target[name] = wanted
     if not path.exists() or document.unwrap() != before:
         write_text(path, tomlkit.dumps(document))
@@ -231,6 +236,7 @@ class WorkspaceFolder:
 
             flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
         resolved = resolve(toml=content[1], toml_name=name, environment=environment, flags=flags)
+        resolved = msgspec.structs.replace(resolved, system=content[0].system)
         folder = cls(data_dir, resolved, notify, flags=flags, content=content)
         for warning in resolved.warnings:
             folder.notify(f"warning: {warning}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Record
-from branchrank.reports.recommendation import cautions, maybe_tuned_on, recommendation_text
+from branchrank.reports.recommendation import cautions, maybe_tuned_on, recommendation_text, recommended
 from branchrank.runs.estimates import choice, cost_per_query, standings
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import (
@@ -38,7 +38,8 @@ from branchrank.scoring.tradeoffs import Choice, Standing
 class Advice(Record, frozen=True, kw_only=True):
     """The advice for one set of questions. ``str()`` returns the text that ``branchrank advise`` prints.
 
-    ``recommendation`` is the report's sentence, for the systems within the limits. ``cheapest`` is the
+    ``recommendation`` is the report's sentence, for the systems within the limits, and ``system`` the system
+    that it recommends, or "" if it is inconclusive. ``cheapest`` is the
     cheapest system that is shown to be less than delta worse than ``best``; both are empty if no latency was
     measured. ``left_out`` maps the other systems to the reason. ``open`` contains one sentence for each
     system that may still be within delta of ``best``, ``doubts`` the cautions of the report, and ``next`` the
@@ -47,6 +48,7 @@ class Advice(Record, frozen=True, kw_only=True):
 
     runs: tuple[Path, ...]
     recommendation: str
+    system: str = ""
     best: str = ""
     cheapest: str = ""
     delta: str
@@ -99,9 +101,11 @@ def _advice(runs: Sequence[RunData], limits: Limits, delta: float | None) -> Adv
     found = standings(run) if kept and run.scores.answerable else []
     chosen = choice(run, found)[1] if found else None
     undecided = _open(run, found, chosen) if chosen else []
+    made = recommended(run) if kept else None
     return Advice(
         runs=tuple(dict.fromkeys(each.directory for each in runs)),
         recommendation=recommendation_text(run) if kept else _none_within(run, limits),
+        system=made.system if made and made.kind != "zero" and not made.open else "",
         best=chosen.best if chosen else "",
         cheapest=chosen.cheapest.name if chosen else "",
         delta=margin(run.settings.delta, run.primary.name),

@@ -94,7 +94,7 @@ from branchrank.core.settings.systems import (
 from branchrank.core.settings.systems import (
     SystemSettings as SystemSettings,
 )
-from branchrank.core.spec import RECOMMENDED
+from branchrank.core.spec import RECOMMENDED, System
 
 S = TypeVar("S", bound=Settings)
 #: The origin of a value that is not set by TOML, the environment or a flag.
@@ -195,10 +195,14 @@ def reaching_settings() -> dict[str, Setting]:
 
 
 class Resolved(Record, frozen=True, kw_only=True):
-    """All settings, and the origin of each value, such as ``"flag --local-rrf-k"`` for ``"local.rrf_k"``."""
+    """All settings, and the origin of each value, such as ``"flag --local-rrf-k"`` for ``"local.rrf_k"``.
+
+    ``system`` is the table ``[system]`` of a workspace, which is its default system.
+    """
 
     parts: dict[str, Settings]
     origins: dict[str, str]
+    system: System | None = None
 
     def part(self, record_type: type[S]) -> S:
         """Return the settings of one section."""

@@ -10,10 +10,12 @@ import click
 from branchrank.core.errors import UsageError
 from branchrank.frontends.cli.options import (
     FILE,
+    FOLDER,
     LATEX,
     POSITIVE_SHARE,
     RUN,
     SHARE,
+    TRUST,
     WHERE,
     flag,
     switch,
@@ -222,16 +224,39 @@ def datasets(
     "Largest difference that counts as equivalent. Default: the delta of the run.",
     kind=POSITIVE_SHARE,
 )
-def advise(runs: tuple[Path, ...], **options: Any) -> None:
+@switch("--write", "Make the recommended system the default of the workspace, in branchrank.toml.")
+@flag("--predictor", "System to print or write. Default: the recommended system.")
+@flag("--data-dir", "The workspace. Default: the workspace that the run names.", kind=FOLDER)
+@TRUST
+def advise(runs: tuple[Path, ...], write: bool, predictor: str, **options: Any) -> None:
     """Recommend a system from finished runs, say what is uncertain, and name the next experiment.
 
     Runs over the same questions are merged. Each set of questions has its own recommendation, which is the
-    one in the report, made from the systems within the limits.
+    one in the report, made from the systems within the limits. The table of the recommended system is
+    printed. With --write, it becomes the table [system] of branchrank.toml, which `retrieve`, `serve` and
+    `mcp` then use by default, with the settings of its index. Everything else in the file is kept.
     """
     from branchrank import library
 
-    for advice in library.advise(runs, **options):
+    access = library.RunAccess(**{name: options.pop(name) for name in ("data_dir", "trust")})
+    found = library.advise(runs, **options)
+    for advice in found:
         click.echo("\n".join(map(safe, str(advice).split("\n"))))
+    names = {predictor or advice.system for advice in found}
+    try:
+        if len(names) > 1 or not all(names):
+            why = "different systems are recommended" if all(names) else "no system is recommended"
+            raise UsageError(why, remedy="choose a system with --predictor")
+        chosen = library.choose_system(runs, names.pop(), access)
+    except UsageError:
+        if write or predictor:
+            raise
+        return
+    click.echo(safe(f"\n{chosen.toml}"), nl=False)
+    if write:
+        chosen.write()
+        instead = f" instead of {chosen.replaces}" if chosen.replaces else ""
+        click.echo(safe(f"\n{chosen.data_dir}: the default system is now {chosen.name}{instead}"))
 
 
 def _named(run: str) -> tuple[str, str]:

@@ -285,6 +285,11 @@ RUNNING = together(
     OPEN,
     ALL_PAIRS,
 )
+TRUST = switch(
+    "--trust",
+    "Use the hosts, models, files and predictor classes that the run names. Without this flag, "
+    "the command lists them and stops. API keys are sent to the hosts.",
+)
 #: The flags for a run's workspace, its questions, and the permission to use what the run names.
 ACCESS = together(
     flag(
@@ -298,11 +303,7 @@ ACCESS = together(
         "Default: the copy in the run, or the question file of the workspace.",
         kind=FILE,
     ),
-    switch(
-        "--trust",
-        "Use the hosts, models, files and predictor classes that the run names. Without this flag, "
-        "the command lists them and stops. API keys are sent to the hosts.",
-    ),
+    TRUST,
 )
 #: The settings for the size of the returned passages.
 RETURNS = ("benchmark.returns", "benchmark.passage_lines")

@@ -153,9 +153,12 @@ QUERY_OPTIONS = together(
 
 @click.command("retrieve", cls=Command)
 @QUERY_OPTIONS
-@flag("--predictor", "The predictor to search with.", "local")
+@flag(
+    "--predictor",
+    "The predictor to search with. Default: the table [system] of branchrank.toml, or local.",
+)
 @settings_options("local", "grep", "qdrant", "retrieval", "bm25", "index", "cache")
-def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
+def retrieve(data_dir: Path, quiet: bool, predictor: str, **given: Any) -> None:
     """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
 
     Use this command for passages, fast and without an LLM, or to try any other predictor. Use
@@ -165,7 +168,8 @@ def retrieve(data_dir: Path, quiet: bool, **given: Any) -> None:
     Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
     with open_workspace(data_dir, quiet=quiet) as workspace:
-        _answer_queries(workspace, **given)
+        predictor = predictor or workspace.default_predictors("local")[0]
+        _answer_queries(workspace, predictor=predictor, **given)
 
 
 @click.command("hybrid", cls=Command)

@@ -59,10 +59,13 @@ def address_options(port: int) -> Callable[[F], F]:
     )
 
 
-def predictor_option(*default: str) -> Callable[[F], F]:
+def predictor_option(default: str) -> Callable[[F], F]:
     """Return a decorator that adds the flag for the predictors that a server offers."""
-    text = "Predictor to serve. Requests without a predictor use the first predictor. Repeatable."
-    return flag("--predictor predictors", text, default, multiple=True)
+    text = (
+        "Predictor to serve. Requests without a predictor use the first predictor. Repeatable. Default: the "
+    )
+    text += f"table [system] of branchrank.toml, if there is one, and {default}."
+    return flag("--predictor predictors", text, multiple=True)
 
 
 def _access(host: str, token_file: Path | None, port: int, **allowed: tuple[str, ...]) -> Access:
@@ -114,7 +117,7 @@ def serve(
 
     access = _access(**address)
     with open_workspace(data_dir, quiet=quiet) as workspace:
-        service = Service(workspace, predictors)
+        service = Service(workspace, predictors or workspace.default_predictors("all"))
         service.warm_up()
         app = application(service, Workers(threads, queue), access)
         lines = [f"not served: {name}: {reason}" for name, reason in service.refused.items()]
@@ -135,7 +138,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
     "stdio",
     click.Choice(["stdio", "http"]),
 )
-@predictor_option(*BUILTIN)
+@predictor_option("all built-in predictors")
 @address_options(port=8001)
 @QUIET
 @settings_options("grep", "index", "cache")
@@ -153,7 +156,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
     if transport == "http":
         access = _access(**address)
     with open_workspace(data_dir, quiet=quiet) as workspace:
-        service = Service(workspace, predictors)
+        service = Service(workspace, predictors or workspace.default_predictors(*BUILTIN))
         workspace.index  # noqa: B018 - builds the index before a client needs it
         server = mcp_server(service, Workers(1, QUEUE))
         if transport == "stdio":

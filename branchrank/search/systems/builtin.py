@@ -192,19 +192,31 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
 
     Raises :class:`UsageError` for an unknown name, and for a system that the settings do not allow.
     """
-    return [BUILTIN[name](settings) for name in predictor_names(names)]
+    makers = {**BUILTIN, settings.system.name: _own} if settings.system else BUILTIN
+    return [makers[name](settings) for name in predictor_names(names, settings)]
 
 
-def predictor_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _own(settings: Resolved) -> System:
+    """Return the workspace's default system, with the flags for the lines of a hit."""
+    assert settings.system is not None
+    origins = {"returns": "benchmark.returns", "passages.lines": "benchmark.passage_lines"}
+    given = _hits(settings).items()
+    flags = {
+        address: value for address, value in given if settings.origins[origins[address]].startswith("flag")
+    }
+    return with_values(settings.system, flags)
+
+
+def predictor_names(names: tuple[str, ...], settings: Resolved) -> tuple[str, ...]:
     """Return the names of predictors, each once, in the given order.
 
     The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
     for an unknown name.
     """
     spelled = [member for name in names for member in GROUPS.get(name, (name,))]
-    unknown = [name for name in spelled if name not in BUILTIN]
-    if unknown:
-        known = [*BUILTIN, *GROUPS]
+    own = [settings.system.name] if settings.system else []
+    if unknown := [name for name in spelled if name not in (*BUILTIN, *own)]:
+        known = [*own, *BUILTIN, *GROUPS]
         near = suggestion(unknown[0], known)
         raise UsageError(
             f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
