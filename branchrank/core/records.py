@@ -418,7 +418,7 @@ class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``answered`` is false if the agent ended without an answer. ``unread`` is the number of cited passages of
     which no tool had shown a line, and ``invalid`` the number of citations of lines that do not exist.
-    ``text`` is the answer in the agent's words.
+    ``text`` is the answer in the agent's words, and ``remark`` says what is wrong with what it reported.
     """
 
     steps: tuple[ToolStep, ...] = ()
@@ -426,6 +426,7 @@ class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
     unread: Count = 0
     invalid: Count = 0
     text: str = ""
+    remark: str = ""
 
     @property
     def shown(self) -> tuple[Span, ...]:
@@ -474,7 +475,8 @@ class LLMUse(Record, frozen=True, kw_only=True):
 class Answer(Record, frozen=True, kw_only=True):
     """The answer of your own predictor to one query, with the LLM calls that it made.
 
-    A predictor that returns only a list of hits reports no calls.
+    A predictor that returns only a list of hits reports no calls. If an agent has called the tool ``answer``
+    and returns no hits, its citations are the hits.
     """
 
     hits: Sequence[Hit | Passage | str]
@@ -518,6 +520,9 @@ class Predictor(Protocol):
     Any class with a method ``retrieve`` can be used, without a base class. The class can define two optional
     attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
     the name of the LLM that the predictor uses, or ``none`` (by default ``not reported``).
+
+    If ``retrieve`` has a parameter ``tools``, or a third one that is required, it gets the search tools
+    (:class:`~branchrank.search.agent.tool_session.RecordedTools`), and the run records its calls.
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

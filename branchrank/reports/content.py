@@ -22,8 +22,7 @@ from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.reports.recommendation import is_pilot
 from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics
-from branchrank.runs.bench.trec_predictor import PREFIX as TREC
-from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
+from branchrank.runs.directory import COMMAND, TREC, IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import counted, plural
 from branchrank.search.systems.query import read_filters
@@ -141,6 +140,8 @@ def _asked_where(predictor: PredictorRecord) -> str:
         return f"hits of {predictor.origin}"
     if predictor.origin.startswith(("http://", "https://")):
         return f"{predictor.origin}, over HTTP"
+    if predictor.origin.startswith(COMMAND):
+        return f"{predictor.origin}, with the search tools of the index {predictor.index}"
     if predictor.source_digest:
         return f"{predictor.origin}, in a process of its own"
     return "object in the process of the benchmark, which holds the gold"

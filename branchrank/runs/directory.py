@@ -67,24 +67,34 @@ ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
+#: The prefixes of the origins of a TREC run file and of an agent's command.
+TREC, COMMAND = "trec:", "command:"
+DEFAULT_INDEX = "default"
+
+
 class PredictorRecord(Record, frozen=True, kw_only=True):
     """The definition of a predictor, recorded in ``run.json`` so that the run can be repeated.
 
-    ``system`` contains all settings of the predictor's system. If the predictor is a class or an endpoint,
-    ``system`` is ``None`` and ``origin`` is the name of the class or endpoint. For a system whose settings
-    ``branchrank tune`` chose, ``origin`` is ``tuned``, and ``tuned_on`` is the digest of all questions in the
-    file that it was tuned on.
+    ``system`` contains all settings of the predictor's system. For a class, an endpoint or a command,
+    ``system`` is ``None``, ``origin`` is its name, and ``index`` is the index whose tools it gets, or empty.
+    For a system whose settings ``branchrank tune`` chose, ``origin`` is ``tuned``, and ``tuned_on`` is the
+    digest of all questions in the file that it was tuned on.
     """
 
     name: str
     llm: str
     system: System | None = None
-    index: str = "default"
+    index: str = DEFAULT_INDEX
     repeats: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPEATS)] = 1
     origin: str = ""
-    #: The digest of the module of a class, or of a TREC run.
+    #: The digest of the module of a class, of a program, or of a TREC run.
     source_digest: str = ""
     tuned_on: str = ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the latency pass asks the predictor. A command would be paid twice."""
+        return not self.origin.startswith((TREC, COMMAND))
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):

@@ -74,6 +74,8 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
             reason = _commonest(reason for row in fallen for reason in row.fallbacks)
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
+        if remarks := [row.agent.remark for row in own if row.agent and row.agent.remark]:
+            parts.append(f"{len(remarks)} of {plural(len(own), 'answer')}: {_commonest(remarks)}")
         if errors := [call.detail for call in calls if call.detail]:
             parts.append(f"the most frequent error of the LLM's server was {_commonest(errors)!r}")
         if altered := [row for row in own if row.altered]:

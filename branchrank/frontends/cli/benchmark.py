@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 import branchrank
 from branchrank.core.errors import FailedRunError, UsageError
@@ -18,6 +19,7 @@ from branchrank.frontends.cli.options import (
     FILE,
     FILTER,
     FUSION,
+    PASS_ENV,
     QUIET,
     RUNNING,
     VERBOSE,
@@ -151,15 +153,22 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @click.argument("experiment", type=FILE, default="experiment.toml")
 @FUSION
 @RUNNING
+@PASS_ENV
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
 def run(
-    experiment: Path, reports: Path, name: str, fresh: bool, seal: Path | None, quiet: bool, **shown: bool
+    experiment: Path,
+    reports: Path,
+    name: str,
+    pass_env: tuple[str, ...],
+    quiet: bool,
+    seal: Path | None,
+    **shown: bool,
 ) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
-    The whole file is checked before the run, and all problems are reported together. The classes and chunkers
-    that the file names are executed, but not by --dry-run.
+    The whole file is checked before the run, and all problems are reported together. The classes, chunkers
+    and commands that the file names are executed, but not by --dry-run.
     """
     from branchrank.library import plan_from_experiment
 
@@ -175,7 +184,8 @@ def run(
         notify=say,
         dry_run=dry_run,
     )
-    run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)
+    plan = msgspec.structs.replace(plan, pass_env=pass_env)
+    run_and_report(plan, _options(quiet, fresh=shown.pop("fresh"), seal=seal), **shown)
 
 
 @click.command("resume", cls=Command, resumes=True)

@@ -287,8 +287,15 @@ RUNNING = together(
 )
 TRUST = switch(
     "--trust",
-    "Use the hosts, models, files and predictor classes that the run names. Without this flag, "
+    "Use the hosts, models, files, classes and commands that the run names. Without this flag, "
     "the command lists them and stops. API keys are sent to the hosts.",
+)
+PASS_ENV = flag(
+    "--pass-env",
+    "Name of an environment variable that an agent's `command` gets, such as an API key. Repeatable. The "
+    "command also gets PATH, LANG, LC_ALL and TZ, and a temporary HOME.",
+    multiple=True,
+    metavar="NAME",
 )
 #: The flags for a run's workspace, its questions, and the permission to use what the run names.
 ACCESS = together(
@@ -304,6 +311,7 @@ ACCESS = together(
         kind=FILE,
     ),
     TRUST,
+    PASS_ENV,
 )
 #: The settings for the size of the returned passages.
 RETURNS = ("benchmark.returns", "benchmark.passage_lines")

@@ -117,7 +117,7 @@ def verify(ctx: click.Context, /, run: Path, **asked: Any) -> None:
     """
     from branchrank import library
 
-    names = ("data_dir", "questions", "trust", "replay")
+    names = ("data_dir", "questions", "trust", "replay", "pass_env")
     access = library.RunAccess(**{name: asked.pop(name) for name in names})
     if access.trust:
         import_from_here()

@@ -23,7 +23,6 @@ from branchrank.reports.drawing import drawings, drawn_elsewhere, standalone
 from branchrank.reports.writing import html, kept_passages
 from branchrank.runs import directory as names
 from branchrank.runs.bench.record import stored_seal
-from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.rows import RowKey
 from branchrank.runs.run_data import RunData
 from branchrank.runs.tables import BOM, write_tables
@@ -196,7 +195,7 @@ def check_record(run: RunData) -> Iterator[Finding]:
         if labels != {label}:
             message = f"its LLM is {', '.join(sorted(labels))}, should be {label}"
             yield Finding(file=names.RUN_JSON, place=place, message=message)
-        wanted = set() if predictor.origin.startswith(PREFIX) else drawn
+        wanted = drawn if predictor.is_timed else set()
         queries = [each for each in run.timed if each.predictor == predictor.name and each.phase != FIRST]
         if {each.question_id for each in queries if each.stage == TOTAL} != wanted:
             message = f"the timed questions are not the {len(wanted)} of the plan"

@@ -179,7 +179,8 @@ def answer(
     except Exception as error:
         told = error.message if isinstance(error, ChildError) else f"{type(error).__name__}: {error}"
         reason = hide_credentials(told.splitlines()[0], os.environ)
-        return msgspec.structs.replace(row, status="failed", error=reason)
+        tools = getattr(error, "agent", msgspec.UNSET)
+        return msgspec.structs.replace(row, status="failed", error=reason, agent=tools)
     hits = judged_hits(retrieval.hits, question)
     removed = retrieval.removed + len(retrieval.hits) - len(hits)
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))

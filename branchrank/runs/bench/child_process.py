@@ -2,8 +2,9 @@
 
 1. The command starts ``python -P -c ...`` with its own working directory, import path and environment. The
    child imports the class, and answers with its name, its LLM and the digest of its module's source.
-2. For each query, the command sends the text and k, and the child returns the hits and the LLM calls. Both
-   directions are JSON, so no object of the child is unpickled. An answer has at most
+2. For each query, the command sends the text and k, and the child returns the hits and the LLM calls. Before,
+   an agent can call tools, which the command carries out. Both directions are JSON, so no object of the child
+   is unpickled. An answer has at most
    :data:`~branchrank.runs.bench.own_answers.MOST_HITS` hits and :data:`MOST_BYTES` bytes.
 3. If the child does not answer in time, or exits, the query fails, and the next query starts a new child. If
    several children in a row exit, the run ends with an error.
@@ -23,10 +24,11 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -34,12 +36,14 @@ from branchrank.core import errors
 from branchrank.core.errors import BranchRankError, Remedy, UsageError
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import NOT_REPORTED, Answer, Hit, LLMUse, Passage, Record
-from branchrank.runs.bench.own_answers import answer_of
+from branchrank.runs.bench.own_answers import answer_of, tools_parameter
 from branchrank.search.systems.memo import caches_off
 
 if TYPE_CHECKING:
     from branchrank.core.records import Predictor
     from branchrank.runs.adapters import Retriever
+    from branchrank.search.agent.tool_session import RecordedTools
+    from branchrank.search.systems.toolbox import ToolReply
 
 MOST_BYTES = 64 * 1024 * 1024
 #: The seconds in which the child must have imported and made the user's class.
@@ -53,6 +57,8 @@ _START = "from branchrank.runs.bench.child_process import serve; serve({}, {!r})
 class _Asked(Record, frozen=True, kw_only=True):
     query: str = ""
     k: int = 0
+    #: The definitions of the tools, which only an agent's process decodes.
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _Item(Record, frozen=True, kw_only=True):
@@ -63,11 +69,15 @@ class _Item(Record, frozen=True, kw_only=True):
 
 
 class _Given(Record, frozen=True, kw_only=True):
-    """What the child answers: to the start, to a query, or an error."""
+    """What the child answers: to the start, to a query, or an error. Or it calls ``tool``."""
 
     name: str = ""
     llm: str = NOT_REPORTED
     digest: str = ""
+    #: The name of the parameter that gets the tools, or "".
+    tools: str = ""
+    tool: str = ""
+    arguments: str = ""
     items: tuple[_Item, ...] = ()
     calls: tuple[LLMUse, ...] = ()
     #: The class of the error, its message and its fix.
@@ -105,6 +115,7 @@ class ChildRetriever:
             self.close()
             raise _error_of(started)
         self.name, self.llm, self.digest = started.name, started.llm, started.digest
+        self.tools = "tools" if started.tools else ""
         times = []
         for _ in range(_PINGS):
             begun = time.perf_counter()
@@ -114,20 +125,28 @@ class ChildRetriever:
         #: The time of an empty round trip in ms.
         self.overhead_ms = statistics.median(times)
 
-    def retrieve(self, query: str, k: int) -> Answer:
+    def retrieve(self, query: str, k: int, tools: RecordedTools | None = None) -> Answer:
         """Return the child's hits and LLM calls, checked and within the limits of the module."""
+        offered = msgspec.Raw(msgspec.json.encode(tools.definitions if tools else ()))
         with self._lock:
             if not self.close.alive:
                 self._start()
-            self._send(_Asked(query=query, k=k))
-            given = self._receive(self.timeout_s)
+            deadline = time.monotonic() + self.timeout_s
+            self._send(_Asked(query=query, k=k, tools=offered))
+            while (given := self._receive(deadline - time.monotonic())).tool and tools:
+                try:
+                    reply = tools.call(given.tool, given.arguments)
+                except BaseException:  # the child waits for a reply
+                    self.close()
+                    raise
+                self._send(reply)
         self._exits = 0
         if given.error:
             raise _error_of(given)
         hits = [item.hit or item.passage for item in given.items]
         return Answer(hits=[hit for hit in hits if hit is not None], calls=given.calls)
 
-    def _send(self, asked: _Asked) -> None:
+    def _send(self, asked: Record) -> None:
         try:
             self._connection.send_bytes(msgspec.json.encode(asked))
         except OSError:
@@ -135,10 +154,10 @@ class ChildRetriever:
 
     def _receive(self, seconds: float) -> _Given:
         try:
-            if not self._connection.poll(seconds):
+            if not self._connection.poll(max(0.0, seconds)):
                 self.close()
                 raise ChildError(
-                    f"{self.origin} did not answer within {seconds:g} seconds",
+                    f"{self.origin} did not answer within {self.timeout_s:g} seconds",
                     remedy=Remedy("raise the limit with {}", "--predictor-timeout"),
                 )
             content = self._connection.recv_bytes(MOST_BYTES)
@@ -187,7 +206,8 @@ def serve(descriptor: int, origin: str) -> None:
 
             retriever = load_retriever(origin)
             name, llm = getattr(retriever, "name", origin), getattr(retriever, "llm", NOT_REPORTED)
-            given = _Given(name=str(name), llm=str(llm), digest=source_digest(origin))
+            takes = tools_parameter(retriever.retrieve)
+            given = _Given(name=str(name), llm=str(llm), digest=source_digest(origin), tools=takes)
         except Exception as error:
             given = _failure(error)
         try:
@@ -195,16 +215,49 @@ def serve(descriptor: int, origin: str) -> None:
             with caches_off():  # for a class that searches a workspace, as in the latency pass
                 while retriever is not None:
                     asked = msgspec.json.decode(connection.recv_bytes(), type=_Asked)
-                    connection.send_bytes(_answer(retriever, asked))
+                    tools = _PipeTools(connection, asked.tools) if given.tools and asked.k else None
+                    content = _answer(retriever, asked, {given.tools: tools} if tools else {})
+                    if tools:
+                        tools.close()
+                    connection.send_bytes(content)
         except (EOFError, OSError):  # The command has closed its end of the socket, or has exited.
             return
 
 
-def _answer(retriever: Predictor | Retriever, asked: _Asked) -> bytes:
+class _PipeTools:
+    """The tools of one query, which the command carries out and records. Thread-safe.
+
+    It has the same methods as :class:`~branchrank.search.agent.tool_session.RecordedTools`.
+    """
+
+    def __init__(self, connection: Connection, definitions: msgspec.Raw) -> None:
+        from branchrank.search.llm.request import Tool
+
+        self.definitions = msgspec.json.decode(definitions, type=tuple[Tool, ...])
+        self._connection, self._lock, self._is_open = connection, threading.Lock(), True
+
+    def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
+        """Call a tool with its arguments, or with their JSON text."""
+        from branchrank.search.systems.toolbox import ToolReply
+
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        with self._lock:
+            if not self._is_open:
+                raise RuntimeError("the tools belong to a query that was answered")
+            self._connection.send_bytes(msgspec.json.encode(_Given(tool=name, arguments=text)))
+            return msgspec.json.decode(self._connection.recv_bytes(), type=ToolReply)
+
+    def close(self) -> None:
+        """Refuse calls of a thread that goes on after its query."""
+        with self._lock:
+            self._is_open = False
+
+
+def _answer(retriever: Predictor | Retriever, asked: _Asked, tools: Mapping[str, Any]) -> bytes:
     if not asked.k:
         return msgspec.json.encode(_Given())
     try:
-        answer = answer_of(retriever.retrieve(asked.query, asked.k))
+        answer = answer_of(retriever.retrieve(asked.query, asked.k, **tools))
         items = [_Item(hit=hit) if isinstance(hit, Hit) else _Item(passage=hit) for hit in answer.hits]  # type: ignore[arg-type]
         return msgspec.json.encode(_Given(items=tuple(items), calls=tuple(answer.calls)))
     except Exception as error:  # A user's class can raise any exception.

@@ -9,8 +9,9 @@
    A ``sweep`` of an index defines one index for each combination, and a system on the index becomes one
    system for each index, such as ``name[rrf_k=10, chunk_tokens=128]``.
 4. A table with the key ``predictor`` names a retriever of your own instead: ``module:Class``, a framework's
-   (``langchain:module:retriever``), a TREC run file (``trec:FILE``), or ``api`` with an ``endpoint``. The
-   code that a file names is reported before it is imported, and is not imported for a dry run.
+   (``langchain:module:retriever``), a TREC run file (``trec:FILE``), or ``api`` with an ``endpoint``. A table
+   with the key ``command`` names the program of an agent. The code that a file names is reported before it is
+   imported or started, and neither is done for a dry run.
 5. All problems in the file are reported together, before any work starts.
 """
 
@@ -53,8 +54,8 @@ from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.embedders import check_name
 from branchrank.index.workspace_folder import read_config
+from branchrank.runs.bench.command_predictor import AgentCommand, CommandPredictor
 from branchrank.runs.bench.plan import (
-    DEFAULT_INDEX,
     Plan,
     PlannedSystem,
     endpoint_predictor,
@@ -63,14 +64,14 @@ from branchrank.runs.bench.plan import (
     with_depth,
 )
 from branchrank.runs.bench.predictors import BenchmarkPredictor
-from branchrank.runs.bench.trec_predictor import PREFIX
 from branchrank.runs.comparisons import check_plan
+from branchrank.runs.directory import DEFAULT_INDEX, TREC
 from branchrank.search.systems.builtin import BUILTIN
 from branchrank.search.systems.system_checks import problems
 
 _SWEEP = "sweep"
 #: Keys of a system's table that are not fields of the system.
-_OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor")
+_OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor", "command")
 #: The number of names that the error about a missing file lists.
 _SHOWN = 8
 
@@ -93,16 +94,30 @@ class _Header(Record, frozen=True, kw_only=True):
 class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table of a retriever of the user's own. ``endpoint`` and ``target`` belong to ``api``.
 
-    ``llm`` is the name of the LLM that the retriever uses, or ``none``.
+    ``llm`` is the name of the LLM that the retriever uses, or ``none``. ``index`` is the index whose tools an
+    agent gets: a ``command``, which has ``timeout_s`` seconds for a question, or a class.
     """
 
-    predictor: str
+    predictor: str = ""
+    command: tuple[str, ...] | None = None
+    timeout_s: float | None = None
+    index: str = DEFAULT_INDEX
     endpoint: str = ""
     target: str = ""
     llm: str = ""
 
     def opened(self, name: str, dry_run: bool) -> BenchmarkPredictor:
         """Return the predictor. Raises :class:`UsageError` if it can't be loaded."""
+        if self.command is not None:
+            if self.predictor or self.endpoint or self.target:
+                raise UsageError("predictor, endpoint and target can't be combined with command")
+            limit = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
+            command = msgspec.convert({"command": self.command, **limit}, AgentCommand)
+            return CommandPredictor(command, name, self.llm, self.index)
+        if self.timeout_s is not None:
+            raise UsageError("timeout_s belongs to command; a class has --predictor-timeout")
+        if self.index != DEFAULT_INDEX and (self.predictor == "api" or self.predictor.startswith(TREC)):
+            raise UsageError("index belongs to a command or a class, which get the tools of the index")
         if self.predictor == "api" and self.endpoint:
             return endpoint_predictor(self.endpoint, self.target, name, self.llm, from_file=True)
         if self.predictor == "api":
@@ -112,7 +127,7 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if ":" not in self.predictor:
             meant = f'from = "{self.predictor}"' if self.predictor in BUILTIN else '"module:Class"'
             raise UsageError(f"predictor = {self.predictor!r} is not a retriever of your own; write {meant}")
-        return outside_predictor(self.predictor, name, self.llm, dry_run=dry_run)
+        return outside_predictor(self.predictor, name, self.llm, self.index, dry_run=dry_run)
 
 
 class _Own(Record, frozen=True, kw_only=True):
@@ -184,7 +199,9 @@ def plan_from_experiment(
     failed = []
     for key, table in header.systems.items():
         read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, key)
-        made = _attempt(found, partial(_outside, key, table, dry_run) if "predictor" in table else read)
+        if not table.keys().isdisjoint(("predictor", "command")):
+            read = partial(_outside, key, table, dry_run)
+        made = _attempt(found, read)
         systems += made or ()
         failed += [key] if made is None else []
     planned = [each for each in systems if isinstance(each, PlannedSystem)]
@@ -201,12 +218,10 @@ def plan_from_experiment(
     _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
         raise _refused(path, found, fix)
-    used = {name for named in planned for name in named.indexes}
-    return Plan(
+    plan = Plan(
         data_dir=Path(header.data_dir),
         settings=settings,
         predictors=tuple(systems),
-        indexes={name: each for name, each in indexes.items() if each is not None and name in used},
         questions=Path(header.questions) if header.questions else None,
         experiment=header.name,
         name=name,
@@ -214,6 +229,8 @@ def plan_from_experiment(
         reports=reports,
         command=command,
     )
+    used = {name: each for name in plan.searched if (each := indexes.get(name)) is not None}
+    return msgspec.structs.replace(plan, indexes=used)
 
 
 def _refused(path: Path, found: Sequence[str], remedy: str) -> Problems:
@@ -301,7 +318,9 @@ def _swept(name: str, point: _Point) -> str:
 def _code(header: _Header, indexes: Iterable[Resolved | None]) -> list[str]:
     """Return the predictors and chunkers of an experiment that are code."""
     named = [str(table.get("predictor", "")) for table in header.systems.values()]
-    named = [name for name in named if ":" in name and not name.startswith(PREFIX)]
+    named = [name for name in named if ":" in name and not name.startswith(TREC)]
+    commands = (table.get("command") for table in header.systems.values())
+    named += [shlex.join(map(str, words)) for words in commands if isinstance(words, list)]
     return sorted({*named, *filter(is_code, (each.part(IndexSettings).chunker for each in indexes if each))})
 
 

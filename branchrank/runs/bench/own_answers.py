@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -45,6 +46,21 @@ def answer_of(returned: Any) -> Answer:
     except (TypeError, ValueError) as error:
         raise wrong(f"an invalid LLM call: {error}") from error
     return Answer(hits=hits, calls=uses)
+
+
+def tools_parameter(retrieve: Callable[..., Any]) -> str:
+    """Return the name of the parameter that gets the tools: ``tools``, or a third one that is required."""
+    try:
+        parameters = [*inspect.signature(retrieve).parameters.values()]
+    except (TypeError, ValueError):
+        return ""
+    named = [each.name for each in parameters if each.name == "tools"]
+    third = [
+        each.name
+        for each in parameters[2:3]
+        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    return next(iter(named + third), "")
 
 
 def checked_hit(hit: Hit | Passage, rank: int) -> Hit | Passage:

@@ -53,6 +53,7 @@ from branchrank.questions.question_files import (
     sample_questions,
 )
 from branchrank.runs import comparisons
+from branchrank.runs.bench.command_predictor import AgentCommand, CommandPredictor
 from branchrank.runs.bench.predictors import (
     ApiPredictor,
     BenchmarkPredictor,
@@ -60,8 +61,8 @@ from branchrank.runs.bench.predictors import (
     load_class_predictor,
     predictor_of,
 )
-from branchrank.runs.bench.trec_predictor import PREFIX, TrecPredictor
-from branchrank.runs.directory import PredictorRecord
+from branchrank.runs.bench.trec_predictor import TrecPredictor
+from branchrank.runs.directory import COMMAND, DEFAULT_INDEX, TREC, PredictorRecord
 from branchrank.scoring.measures import depth_needed
 from branchrank.search.llm.ledger import PriceTable, read_prices
 from branchrank.search.systems.builtin import GROUPS, builtin_systems
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TOP_K = "benchmark.top_k"
 LONGEST_NAME = 80
-DEFAULT_INDEX = "default"
 
 
 class PlannedSystem(PredictorRecord, frozen=True, kw_only=True):
@@ -101,7 +101,8 @@ class Plan(Record, frozen=True, kw_only=True):
     contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
     the workspace's question file). ``reports`` is the folder in which the run's directory is created.
     ``filters`` contains ``KEY=VALUE`` strings; every search returns only documents that pass all filters.
-    ``command`` is the command as the user typed it. ``config`` is the content of the workspace's
+    ``pass_env`` names the environment variables that an agent's command gets. ``command`` is the command as
+    the user typed it. ``config`` is the content of the workspace's
     ``branchrank.toml`` if it has already been read. ``left_out`` contains the members of a group that can't
     run, with the reasons.
     """
@@ -117,6 +118,7 @@ class Plan(Record, frozen=True, kw_only=True):
     split: str = ""
     filters: tuple[str, ...] = ()
     command: str = ""
+    pass_env: tuple[str, ...] = ()
     config: ConfigFile | None = None
     left_out: tuple[str, ...] = ()
 
@@ -129,7 +131,7 @@ class Plan(Record, frozen=True, kw_only=True):
             else PredictorRecord(
                 name=each.name,
                 llm=each.llm,
-                index="",
+                index=getattr(each, "index", ""),
                 origin=getattr(each, "origin", ""),
                 source_digest=getattr(each, "digest", ""),
             )
@@ -152,8 +154,10 @@ class Plan(Record, frozen=True, kw_only=True):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The names of the indexes that systems search."""
-        return tuple(dict.fromkeys(name for each in self.planned for name in each.indexes))
+        """The names of the indexes that systems and the tools of agents search."""
+        own = (name for each in self.planned for name in each.indexes)
+        tools = (each.index for each in self.records if each.system is None and each.index)
+        return tuple(dict.fromkeys((*own, *tools)))
 
     def rescores_on(self, index: str) -> bool:
         """Return whether a system rescores the hits of an index by its token vectors."""
@@ -264,6 +268,12 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
     if plan.filters and outside:
         message = f"--filter applies only to systems; {', '.join(outside)} is not a system"
         found.append(UsageError(message, remedy="remove --filter or this predictor"))
+    found += (
+        UsageError(f"{each.name!r}: the index {each.index!r} is not defined")
+        for each in plan.records
+        if each.system is None and each.index and each.index not in plan.indexes
+    )
+    _attempt(found, partial(_check_passed, plan))
     _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
     for each in plan.planned:
         for name, other in zip(each.indexes, ("", *each.system.other_indexes), strict=True):
@@ -275,7 +285,7 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
         if not problems(each.system):
             _attempt(found, partial(check_pool, each.system, benchmark))
     for name, resolved in plan.indexes.items():
-        if plan.systems_on(name) and not (dry_run and is_code(resolved.part(IndexSettings).chunker)):
+        if name in plan.searched and not (dry_run and is_code(resolved.part(IndexSettings).chunker)):
             _attempt(found, partial(check_chunker, resolved.part(IndexSettings)))
     _attempt(found, lambda: check_name(plan.name))
     _attempt(found, lambda: read_filters(plan.filters))
@@ -284,6 +294,19 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
     if plan.predictors:
         _attempt(found, lambda: plan.folder.corpus_root)
     return found, asked
+
+
+def _check_passed(plan: Plan) -> None:
+    """Raise :class:`UsageError` for a variable that is not set, or that no command gets."""
+    if plan.pass_env and not any(each.origin.startswith(COMMAND) for each in plan.records):
+        message = "--pass-env has no effect, because no predictor is a command"
+        raise UsageError(message, remedy=Remedy("remove {}", "--pass-env"))
+    for given in plan.pass_env:
+        name = given.partition("=")[0]
+        if name != given or name not in os.environ:
+            wrong = "takes a name without a value" if name != given else "names a variable that is not set"
+            remedy = f"export {name}=VALUE, and use --pass-env {name}"
+            raise UsageError(f"--pass-env {name} {wrong}", remedy=remedy)
 
 
 def check_name(name: str) -> None:
@@ -397,16 +420,19 @@ def plan_from_names(
 
 
 def outside_predictor(
-    origin: str, name: str = "", llm: str = "", *, dry_run: bool = False
+    origin: str, name: str = "", llm: str = "", index: str = DEFAULT_INDEX, *, dry_run: bool = False
 ) -> BenchmarkPredictor:
-    """Return the predictor for ``module:Class``, ``langchain:module:retriever`` or ``trec:FILE``.
+    """Return the predictor for ``module:Class``, ``langchain:module:retriever``, ``trec:FILE`` or a command.
 
     If ``dry_run`` is true, the predictor can only be counted, and no code is run. Raises the errors of
-    :func:`~branchrank.runs.bench.predictors.load_class_predictor` and of :class:`TrecPredictor`.
+    :func:`~branchrank.runs.bench.predictors.load_class_predictor`, of :class:`TrecPredictor` and of
+    :class:`CommandPredictor`.
     """
-    if origin.startswith(PREFIX):
-        return TrecPredictor(origin.removeprefix(PREFIX), name, llm)
-    return UnopenedPredictor(origin, name, llm) if dry_run else load_class_predictor(origin, name, llm)
+    if origin.startswith(TREC):
+        return TrecPredictor(origin.removeprefix(TREC), name, llm)
+    if origin.startswith(COMMAND):
+        return CommandPredictor(AgentCommand.of(origin), name, llm, index)
+    return UnopenedPredictor(origin, name, llm) if dry_run else load_class_predictor(origin, name, llm, index)
 
 
 def endpoint_predictor(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from branchrank.core.io.printable import bare_url, encodable, split_url, url_to_
 from branchrank.core.records import (
     NOT_REPORTED,
     UNPLACED,
+    AgentLog,
     Hit,
     LLMCall,
     LLMUse,
@@ -31,8 +32,10 @@ from branchrank.core.records import (
 from branchrank.core.spec import System
 from branchrank.runs.attribution import gold_keys
 from branchrank.runs.bench.child_process import ChildRetriever
-from branchrank.runs.bench.own_answers import answer_of, checked_hit
+from branchrank.runs.bench.own_answers import answer_of, checked_hit, tools_parameter
+from branchrank.runs.directory import DEFAULT_INDEX
 from branchrank.scoring.matching import without_excluded
+from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Filter, Query
 
@@ -92,13 +95,28 @@ class SystemPredictor:
         )
 
 
+class OutsideAnswer(NamedTuple):
+    """The checked hits of a predictor without a trace, the LLM calls that it reported, and its tool calls."""
+
+    hits: Sequence[Hit | Passage]
+    calls: Sequence[LLMUse] = ()
+    agent: AgentLog | None = None
+
+
 class Untraced:
     """Base class for predictors that do not return a trace (a user's class and an HTTP endpoint).
 
-    Hits that overlap excluded spans are removed from the results.
+    Hits that overlap excluded spans are removed from the results. If the predictor is an agent, it gets the
+    tools of the index ``index``, which search with ``engine``.
     """
 
     name: str
+    index = ""
+    engine: Engine
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker needs, which opens the index again."""
+        return {name: value for name, value in vars(self).items() if name != "engine"}
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Return at most ``k`` hits; 10 more hits are requested if the question has excluded spans.
@@ -106,7 +124,7 @@ class Untraced:
         Raises :class:`BranchRankError` if the answer is missing or invalid.
         """
         wanted = k + (10 if question.excluded_spans else 0)
-        asked, calls = self.ask(question, wanted)
+        asked, calls, agent = self.ask(question, wanted)
         passages = {rank: each for rank, each in enumerate(asked, 1) if isinstance(each, Passage)}
         found = [
             unplaced(each, rank) if isinstance(each, Passage) else each for rank, each in enumerate(asked, 1)
@@ -130,10 +148,11 @@ class Untraced:
                 )
                 for number, call in enumerate(calls, start=1)
             ),
+            agent=agent,
         )
 
-    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
-        """Return the checked hits for a question's text, and the LLM calls that were reported."""
+    def ask(self, question: Question, k: int) -> OutsideAnswer:
+        """Return the checked hits for a question's text."""
         raise NotImplementedError
 
     def gold_keys(self, question: Question) -> frozenset[str]:
@@ -147,13 +166,24 @@ class ClassPredictor(Untraced):
     The predictor's name is the object's attribute ``name``, or else the ``name`` argument. ``origin`` is the
     string ``module:Class`` if the user passed such a string, and otherwise the dotted name of the object's
     class or of the function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
-    Without an attribute ``llm``, it is not known what the predictor spends on LLMs.
+    Without an attribute ``llm``, it is not known what the predictor spends on LLMs. A ``retrieve`` with a
+    parameter for tools gets those of ``index``.
     """
 
     def __init__(
-        self, name: str, wrapped: Predictor | Retriever | ChildRetriever, *, origin: str = ""
+        self,
+        name: str,
+        wrapped: Predictor | Retriever | ChildRetriever,
+        *,
+        origin: str = "",
+        index: str = DEFAULT_INDEX,
     ) -> None:
         self.name = str(getattr(wrapped, "name", name))
+        #: The name of the parameter that gets the tools, or "".
+        self.tools = (
+            wrapped.tools if isinstance(wrapped, ChildRetriever) else tools_parameter(wrapped.retrieve)
+        )
+        self.index = index if self.tools else ""
         self.llm = str(getattr(wrapped, "llm", NOT_REPORTED))
         self.wrapped = wrapped
         self.origin = origin
@@ -170,16 +200,23 @@ class ClassPredictor(Untraced):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the name of the class, so that each worker creates its own instance."""
         if ":" in self.origin:
-            return load_class_predictor, (self.origin, self.name, self.llm)
+            return load_class_predictor, (self.origin, self.name, self.llm, self.index)
         return ClassPredictor, (self.name, self.wrapped)
 
-    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
+    def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Call the method ``retrieve``."""
+        tools = RecordedTools.of(self.engine) if self.index else None
+        given = {} if tools is None else {self.tools: tools}
         try:
-            answer = answer_of(self.wrapped.retrieve(question.question, k))
+            answer = answer_of(self.wrapped.retrieve(question.question, k, **given))
         except UsageError as error:
             raise UsageError(f"{self.name}: {error.message}", remedy=error.remedies) from error
-        return answer.hits, answer.calls  # type: ignore[return-value]
+        if tools is None:
+            return OutsideAnswer(answer.hits, answer.calls)  # type: ignore[arg-type]
+        hits = answer.hits or tools.hits(k)
+        spans = tuple(hit.span for hit in hits[:k] if isinstance(hit, Hit))
+        log = tools.session.log(CheckedCitations(spans=spans, invalid=0))
+        return OutsideAnswer(hits, answer.calls, log)  # type: ignore[arg-type]
 
 
 class UnopenedPredictor(Untraced):
@@ -201,13 +238,15 @@ def unplaced(passage: Passage, rank: int) -> Hit:
     )
 
 
-def load_class_predictor(origin: str, name: str = "", llm: str = "") -> ClassPredictor:
+def load_class_predictor(
+    origin: str, name: str = "", llm: str = "", index: str = DEFAULT_INDEX
+) -> ClassPredictor:
     """Open ``module:Class``, or a retriever such as ``langchain:module:retriever``, in a process of its own.
 
     ``name`` and ``llm`` replace the name and the LLM that the class gives. Raises the errors of
     :func:`~branchrank.runs.adapters.load_retriever`.
     """
-    made = ClassPredictor(origin, ChildRetriever(origin), origin=origin)
+    made = ClassPredictor(origin, ChildRetriever(origin), origin=origin, index=index)
     made.name, made.llm = name or made.name, llm or made.llm
     return made
 
@@ -327,7 +366,7 @@ class ApiPredictor(Untraced):
                 remedy="start or correct it, or set BRANCHRANK_API_TOKEN and BRANCHRANK_API_TOKEN_HOST",
             ) from error
 
-    def ask(self, question: Question, k: int) -> tuple[Sequence[Hit | Passage], Sequence[LLMUse]]:
+    def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Post the query. Raises :class:`BranchRankError` if the answer is missing or invalid."""
         from httpx2 import HTTPError
 
@@ -337,7 +376,7 @@ class ApiPredictor(Untraced):
         except (HTTPError, *NOT_JSON) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         try:
-            return [checked_hit(hit, rank) for rank, hit in enumerate(answer, start=1)], ()
+            return OutsideAnswer([checked_hit(hit, rank) for rank, hit in enumerate(answer, start=1)])
         except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
 

@@ -103,7 +103,7 @@ def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
         index_settings={
             name: _index_table(settings, plan.settings)
             for name, settings in plan.indexes.items()
-            if plan.systems_on(name)
+            if name in plan.searched
         },
         settings=settings,
         origins=origins,

@@ -67,7 +67,8 @@ class RunAccess(Record, frozen=True, kw_only=True):
     If ``trust`` is true, the hosts, models, files and classes that the run names are used. ``data_dir`` is
     the run's workspace, if it has moved. ``questions`` is needed if the run does not contain the text of its
     questions. ``replay`` is the LLM cassette for a rerun. ``engine`` maps the names of settings in the
-    section ``engine``, which apply to processes and machines, to their values.
+    section ``engine``, which apply to processes and machines, to their values. ``pass_env`` names the
+    environment variables that an agent's command gets.
     """
 
     trust: bool = False
@@ -75,6 +76,7 @@ class RunAccess(Record, frozen=True, kw_only=True):
     questions: Path | None = None
     replay: str = ""
     engine: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
 
 
 class OpenRerun(Record, frozen=True, kw_only=True):
@@ -201,6 +203,7 @@ class _RecordedPlan:
             split=run.split,
             filters=run.filters,
             command=run.command,
+            pass_env=self.access.pass_env,
         )
         try:
             return plan, check_plan(plan).questions
@@ -269,7 +272,7 @@ class _RecordedPlan:
             return lambda: endpoint_predictor(url, target, record.name, record.llm)
         if ":" in record.origin:
             self.reached["predictor", record.origin] = None
-            return lambda: outside_predictor(record.origin, record.name, record.llm)
+            return lambda: outside_predictor(record.origin, record.name, record.llm, record.index)
         raise RunError(
             f"{self.directory} can't be resumed: {record.name!r} was an object in a Python program",
             remedy="run that program again",

@@ -29,7 +29,6 @@ from branchrank.runs.bench.latency_pass import latency_pass
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.plan import Plan, check_plan
 from branchrank.runs.bench.record import check_seal, planned_record, with_indexes
-from branchrank.runs.bench.trec_predictor import TrecPredictor
 from branchrank.runs.directory import (
     RunRecord,
     check_files,
@@ -190,7 +189,7 @@ def _timings(directory: Path, opened: OpenPlan, rows: Sequence[Row], progress: P
     settings = opened.settings
     size = min(settings.latency_sample, len(opened.questions))
     timings = latency_pass(
-        [each for each in opened.unmemoized if not isinstance(each, TrecPredictor)],
+        [each for record, each in zip(opened.records, opened.unmemoized, strict=True) if record.is_timed],
         sample_questions(opened.questions, size, settings.sample_seed) if size else [],
         settings,
         progress,

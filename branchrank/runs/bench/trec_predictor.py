@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,14 +20,13 @@ import numpy as np
 
 from branchrank.core.errors import InputError
 from branchrank.core.io.files import digest_file
-from branchrank.core.records import NOT_REPORTED, Hit, LLMUse, Passage, Question, Span
+from branchrank.core.records import NOT_REPORTED, Hit, Passage, Question, Span
 from branchrank.documents.ir_collections import entry_source
 from branchrank.documents.reading import document_lines
 from branchrank.index.reader import Index
-from branchrank.runs.bench.predictors import Untraced
+from branchrank.runs.bench.predictors import OutsideAnswer, Untraced
+from branchrank.runs.directory import TREC
 
-#: The prefix of a TREC run file in ``--predictor``.
-PREFIX = "trec:"
 _SPAN = re.compile(r"(?P<source>.+):(?P<start>[1-9]\d{0,8})-(?P<end>[1-9]\d{0,8})(~\d+)?", re.DOTALL)
 
 
@@ -40,7 +39,7 @@ class TrecPredictor(Untraced):
     def __init__(self, path: str, name: str = "", llm: str = "") -> None:
         from branchrank.runs.exchange import read_trec
 
-        self.origin = PREFIX + path
+        self.origin = TREC + path
         self.name = name or self.origin
         self.llm = llm or NOT_REPORTED
         self.path = Path(path)
@@ -77,9 +76,9 @@ class TrecPredictor(Untraced):
                 remedy="use sources, source:start-end, or the ids of the index's chunks or nodes",
             )
 
-    def ask(self, question: Question, k: int) -> tuple[list[Hit | Passage], Sequence[LLMUse]]:
+    def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Return the first k results for the question. An id that names nothing is a passage without text."""
-        return [self._hit(question, key) for key in self._ranked(question)[:k]], ()
+        return OutsideAnswer([self._hit(question, key) for key in self._ranked(question)[:k]])
 
     def _hit(self, question: Question, key: str) -> Hit | Passage:
         score, span = self._scores(question)[key], self._span(key)

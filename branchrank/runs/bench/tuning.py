@@ -43,8 +43,9 @@ from branchrank.core.spec import System
 from branchrank.runs.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.bench.opening import open_plan
-from branchrank.runs.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, check_plan, planned_system
+from branchrank.runs.bench.plan import Plan, PlannedSystem, check_plan, planned_system
 from branchrank.runs.comparisons import primary_measure
+from branchrank.runs.directory import DEFAULT_INDEX
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores
 from branchrank.runs.slices import gold_facts

@@ -17,8 +17,11 @@ import msgspec
 from branchrank.core.io.printable import encodable, safe_line
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import AgentLog, Hit, Record, Span, ToolStep
+from branchrank.index.embedders.fake import NONE
 from branchrank.search.llm.request import Tool
-from branchrank.search.systems.toolbox import ANSWER, Citation, Toolbox, ToolReply, read_answer
+from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.search_tools import SearchTools
+from branchrank.search.systems.toolbox import ANSWER, TOOLS, Citation, Toolbox, ToolReply, read_answer
 
 #: The number of characters of a call's arguments that a step keeps.
 _ARGUMENTS = 1_000
@@ -141,6 +144,16 @@ class RecordedTools:
         self.cited: CheckedCitations | None = None
         self._lines, self._clean = lines, clean
         self._lock, self._calls = Lock(), 0
+
+    @classmethod
+    def of(cls, engine: Engine, clean: Callable[[str], str] = encodable) -> RecordedTools:
+        """Return the tools of an engine. An index without vectors has no tools that search with vectors."""
+        names = [*TOOLS]
+        if engine.index.manifest.embedder.name == NONE:
+            names = [name for name in names if name not in ("vector_search", "hybrid_search")]
+        sources = engine.sources
+        session = ToolSession(Toolbox(SearchTools(engine), names), sources.line_count)
+        return cls(session, sources.lines, clean)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
         """Call a tool with its arguments, or with their JSON text. A wrong call is answered with an error."""
