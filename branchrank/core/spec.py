@@ -74,6 +74,7 @@ class AgentSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
         max_steps: maximum number of LLM calls per question
         context_tokens: maximum prompt tokens of one call; the oldest tool answers are dropped to keep it
         prompt: version of the system prompt
+        tool_calls: native: with the API's tools; json: one JSON object per reply, if a server ignores tools
         fallback: passages if the LLM gives no answer; shown: those that the tools returned; none
     """
 
@@ -81,6 +82,7 @@ class AgentSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_steps: Annotated[int, Meta(ge=1, le=1000)] = 8
     context_tokens: Annotated[int, Meta(ge=1000, le=1_000_000)] = 16_000
     prompt: Literal[1] = 1
+    tool_calls: Literal["native", "json"] = "native"
     fallback: Literal["shown", "none"] = "shown"
 
 

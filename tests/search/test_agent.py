@@ -251,9 +251,44 @@ def test_a_server_without_tools_is_asked_for_one_object_a_step(world: WorkspaceF
     assert "grep_search" in chats[-1].body["messages"][0]["content"]
 
 
+def test_an_agent_can_be_asked_for_json_from_the_start(world: WorkspaceFolder) -> None:
+    """For servers that take tools and do not show them to the model."""
+    from jsonschema import Draft202012Validator
+
+    def policy(chat: Chat, number: int) -> Action:
+        wanted = Draft202012Validator(chat.body["response_format"]["json_schema"]["schema"])
+        cites = [{"path": "guide/brewing.md", "line_start": 5, "line_end": 8}]
+        steps: list[dict[str, Any]] = [
+            {"tool": "read_file", "arguments": {"path": "guide/brewing.md", "line_start": 2, "lines": 3}},
+            {"tool": "answer", "arguments": {"citations": cites}},
+        ]
+        step = steps[number > 1]
+        assert wanted.is_valid(step)
+        assert not wanted.is_valid(step | {"tool": "shell"})
+        assert not wanted.is_valid({"tool": "read_file", "arguments": {"citations": cites}})
+        assert not wanted.is_valid({"tool": "answer", "arguments": {"citations": [{"path": "a.md"}]}})
+        return scripted.say(json.dumps(step))
+
+    found, chats = asked(world, policy, tool_calls="json")
+    assert [chat.format for chat in chats] == ["json_schema", "json_schema"]
+    assert "read_file" in chats[0].body["messages"][0]["content"]
+    assert found.agent is not None
+    assert [step.shown for step in found.agent.steps] == [("guide/brewing.md:2-4",)]
+    assert cited(found) == ["guide/brewing.md:5-8"]
+    native, _ = asked(world, lambda chat, number: answer(("index.rst", 4, 4)))
+    assert cited(native) == ["index.rst:4-4"], "the replies to the other form are not used again"
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"tools": ["shell"]}, {"max_steps": 0}, {"context_tokens": "many"}, {"steps": 3}, {"prompt": 2}],
+    [
+        {"tools": ["shell"]},
+        {"tool_calls": "xml"},
+        {"max_steps": 0},
+        {"context_tokens": "many"},
+        {"steps": 3},
+        {"prompt": 2},
+    ],
     ids=str,
 )
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:

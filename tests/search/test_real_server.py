@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 from support.asking import Reranked, Searched, reranked, searched
+from support.commands import QUESTIONS, benchmark, json_lines, make_project, write_lines
 from support.real_llm import model_file, real_llm
 from support.trees import grow
 
@@ -152,6 +153,26 @@ def test_a_real_server_takes_tools_and_the_answers_of_tools(server: str) -> None
         assert session.notes == []
         first, second = session.ledger.rows
         assert second.prompt_tokens > first.prompt_tokens
+
+
+def test_an_agent_asks_a_real_server(server: str, tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    write_lines(project / "one.jsonl", QUESTIONS[:1])
+    words = ("--questions", project / "one.jsonl", "--predictor", "agent-grep", "--agent-base-url", server)
+    limits = ("--agent-model", "smollm2", "--agent-max-steps", 2, "--agent-tool-calls", "json")
+    cassette = project / "agent.sqlite"
+    runs = [
+        benchmark(
+            project, *words, *limits, "--llm-completion-tokens", 60, flag, cassette, reports=project / flag
+        )
+        for flag in ("--llm-record", "--llm-replay")
+    ]
+    [row] = json_lines(runs[0] / "rows.jsonl")
+    assert 1 <= len(row["calls"]) <= 2
+    assert all(call["reported"] and call["prompt_tokens"] > 200 for call in row["calls"])
+    assert {call["outcome"] for call in row["calls"]} <= {"ok", TRUNCATED}
+    assert row["agent"]["answered"] or row["fallbacks"]
+    assert (runs[0] / "rows.jsonl").read_bytes() == (runs[1] / "rows.jsonl").read_bytes()
 
 
 @pytest.mark.full

@@ -311,12 +311,14 @@ class AgentSettings(SystemSettings, frozen=True, kw_only=True):
         tools: tools of the predictor `agent`; empty: grep_search, vector_search, hybrid_search, read_file
         max_steps: maximum number of LLM calls per question
         context_tokens: maximum prompt tokens of one call; the oldest tool answers are dropped to keep it
+        tool_calls: native: with the API's tools; json: one JSON object per reply, if a server ignores tools
     """
 
     title: ClassVar[str] = "The agent predictors"
     tools: Annotated[str, SEVERAL] = ""
     max_steps: Annotated[int, Meta(ge=1, le=1000)] = _SEARCH.max_steps
     context_tokens: Annotated[int, Meta(ge=1000, le=1_000_000)] = _SEARCH.context_tokens
+    tool_calls: Literal["native", "json"] = _SEARCH.tool_calls
 
 
 #: The flags of the LLMs of systems, for the remedies of errors.

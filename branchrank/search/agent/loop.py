@@ -103,6 +103,7 @@ class _Conversation:
                 stage=AGENT_STAGE.format(turn),
                 messages=tuple(self.messages),
                 tools=definitions,
+                json_tools=self.search.tool_calls == "json",
                 max_tokens=self.llm.max_tokens,
                 context=self.asked.context,
             )

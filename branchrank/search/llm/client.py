@@ -3,10 +3,10 @@
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
    schema, JSON without a schema, and plain text. For a request with tools, the client first tries the API's
-   tools, and then a plain chat (:mod:`branchrank.search.llm.tool_messages`) in the three formats. The first
-   format that the server accepts is used for all later calls. A parameter that an error with the status 400
-   or 422 names is renamed or left out of all later calls. ``notify`` is called with a message if a parameter
-   or the API's tools are refused.
+   tools (not with ``json_tools``), and then a plain chat (:mod:`branchrank.search.llm.tool_messages`) in the
+   three formats. The first format that the server accepts is used for all later calls. A parameter that an
+   error with the status 400 or 422 names is renamed or left out of all later calls. ``notify`` is called with
+   a message if a parameter or the API's tools are refused.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
@@ -210,7 +210,9 @@ class ChatClient(Closing):
 
     def _attempts(self, request: LLMRequest, deadline: float, interrupted: threading.Event) -> CallResult:
         """Return the reply, or the failure if the call fails or exceeds the deadline."""
-        first: Format = "tools" if request.tools else "plain" if request.schema is None else "schema"
+        first: Format = "plain" if request.schema is None else "schema"
+        if request.tools:
+            first = "schema" if request.json_tools else "tools"
         asked = self._accepted.get(first, first)
         failure: CallResult | None = None
         attempt = retries = 0

@@ -80,7 +80,8 @@ class LLMRequest(Record, frozen=True, kw_only=True):
     """One logical call. ``schema`` is the JSON schema of the reply, or ``None`` for free text.
 
     For each token of the reply, the server returns the log-probabilities of the ``logprobs`` most likely
-    tokens. The temperature is always 0. If there are ``tools``, the reply may have tool calls.
+    tokens. The temperature is always 0. If there are ``tools``, the reply may have tool calls. With
+    ``json_tools``, the API's tools are not used: each reply is one tool call as JSON.
     """
 
     stage: str
@@ -89,6 +90,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
     max_tokens: int = 512
     logprobs: int = 0
     tools: tuple[Tool, ...] = ()
+    json_tools: bool = False
     context: CallContext = CallContext()
 
     @property
@@ -100,6 +102,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
     def content(self, model: str) -> dict[str, Any]:
         """Return every value that the reply depends on."""
         tools = {"tools": msgspec.to_builtins(self.tools)} if self.tools else {}
+        tools |= {"json_tools": True} if self.json_tools else {}
         return tools | {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),

@@ -54,13 +54,30 @@ def as_chat(request: LLMRequest) -> list[Message]:
 
 def step_schema(request: LLMRequest) -> dict[str, Any]:
     """Return the JSON schema of one tool call that is written as the reply of a plain chat."""
-    tool = {"type": "string", "enum": [tool.name for tool in request.tools]}
-    return {
+    call: dict[str, Any] = {
         "type": "object",
-        "properties": {"tool": tool, "arguments": {"type": "object"}},
         "required": ["tool", "arguments"],
         "additionalProperties": False,
     }
+    name, choices = {"type": "string"}, []
+    for tool in request.tools:
+        named: dict[str, Any] = name | {"enum": [tool.name]}
+        choices.append(call | {"properties": {"tool": named, "arguments": _shape(tool.parameters)}})
+    every: dict[str, Any] = name | {"enum": [tool.name for tool in request.tools]}
+    return call | {"properties": {"tool": every, "arguments": {"type": "object"}}, "anyOf": choices}
+
+
+def _shape(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema without the limits of texts and numbers, which many servers can't enforce."""
+    shape: dict[str, Any] = {key: schema[key] for key in ("type", "enum", "required") if key in schema}
+    if "properties" in schema:
+        fields = {name: _shape(each) for name, each in schema["properties"].items()}
+        shape |= {"properties": fields, "additionalProperties": False}
+    if "items" in schema:
+        shape["items"] = _shape(schema["items"])
+    if "anyOf" in schema:
+        shape["anyOf"] = [_shape(each) for each in schema["anyOf"]]
+    return shape
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:

@@ -83,6 +83,7 @@ def agent(settings: Resolved, name: str = "agent", tools: tuple[str, ...] | None
         "tools": list(tools),
         "max_steps": part.max_steps,
         "context_tokens": part.context_tokens,
+        "tool_calls": part.tool_calls,
         "fallback": "shown" if tools else "none",
     }
     return _laid(settings, AgentSettings, {"name": name, "branches.agent.options": options})
