@@ -46,6 +46,7 @@ from branchrank.core.settings import (
     EngineSettings,
     IndexSettings,
     Resolved,
+    meant,
     read_toml,
     resolve,
 )
@@ -110,7 +111,8 @@ def read_config(path: Path) -> ConfigFile:
     if unknown:
         known = [*WorkspaceConfig.__struct_fields__, *sorted(_SECTIONS)]
         raise UsageError(
-            "\n".join(f"{path} has no key {key!r}{or_else(key, known)}" for key in unknown), remedy=remedy
+            "\n".join(f"{path} has no key {key!r}{meant(key) or or_else(key, known)}" for key in unknown),
+            remedy=remedy,
         )
     try:
         config = msgspec.convert(own, WorkspaceConfig)

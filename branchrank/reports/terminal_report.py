@@ -101,6 +101,9 @@ def print_summary(run: RunData) -> None:
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
     print_table(console, summary_table(run))
+    for column in columns_of("terminal", run.summary_rows):
+        if column.meaning:
+            say(console, f"{column.heading}: {column.meaning}", style="dim")
     console.print()
     place, keys = _place(run.directory), misses(run, made.system)
     steps = [f"  branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]

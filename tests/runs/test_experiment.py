@@ -10,6 +10,7 @@ from support.commands import ROOT, invoke, json_lines, make_project, table
 
 from branchrank import System, Workspace
 from branchrank.core.errors import UsageError
+from branchrank.core.settings import PARTS, Setting, settings_of
 from branchrank.core.spec import Branch
 from branchrank.runs.bench.experiment import plan_from_experiment
 from branchrank.runs.bench.plan import Plan
@@ -372,3 +373,43 @@ def test_a_branch_of_another_index_is_refused_with_its_reason(
     system = System(name="both", branches=(Branch(kind="dense", index="other"),))
     with Workspace.open(project / "data") as workspace, pytest.raises(UsageError, match="'other'"):
         workspace.search("tea", system)
+
+
+def test_passage_lines_have_the_name_of_the_flag_for_every_system(tmp_path: Path) -> None:
+    text = (
+        '[systems.local]\npassage_lines = 7\n[systems.own]\nfrom = "bm25"\nsweep = { passage_lines = [0, 9] }'
+    )
+    systems = named(read(tmp_path, text))
+    assert [each.passages.lines for each in systems.values()] == [7, 0, 9]
+    (tmp_path / "branchrank.toml").write_text("[benchmark]\npassage_lines = 5\n")
+    assert named(read(tmp_path, "[systems.dense]"))["dense"].passages.lines == 5
+
+
+#: The settings whose flags have another name.
+RENAMED = [
+    setting
+    for part in PARTS
+    for setting in settings_of(part)
+    if setting.flag.removeprefix("--").replace("-", "_") != setting.name
+]
+
+
+@pytest.mark.parametrize("setting", RENAMED, ids=lambda setting: setting.flag)
+def test_a_key_with_the_name_of_a_flag_is_refused_with_the_settings_name(
+    tmp_path: Path, setting: Setting
+) -> None:
+    assert len(RENAMED) > 30
+    key = setting.flag.removeprefix("--").replace("-", "_")
+    wanted = f"{setting.flag} is `{setting.name}` in [{setting.section}]"
+    path = tmp_path / "branchrank.toml"
+    for text in (f"{key} = 1\n", f'[{setting.section}]\n"{key}" = 1\n'):
+        if key in ("engine",) and not text.startswith("["):
+            continue  # the name of a table
+        path.write_text(text)
+        with pytest.raises(UsageError) as refused:
+            Workspace.open(tmp_path)
+        assert wanted in str(refused.value)
+    path.write_text("")
+    with pytest.raises(UsageError) as refused:
+        read(tmp_path, f'[systems.local]\n"{setting.flag[2:]}" = 1\n')
+    assert wanted in str(refused.value)

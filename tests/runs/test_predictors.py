@@ -224,6 +224,7 @@ def test_a_window_that_overlaps_the_linking_section_is_removed_and_counted(
     assert [(hit.source, hit.line_start) for hit in own.hits] == [(PAGE, 6), ("install.rst", 1)]
     assert list(run.summary["excluded_hits"]) == [1, 0]
     assert "removed: hits removed" in (run.directory / "report.md").read_text(encoding="utf-8")
+    assert invoke("show", run.directory).stdout.count("removed: hits removed") == 1
 
 
 RIGHT = "Brewing > Steeping time\n\nThree minutes is the default. Use brew.seconds to change it."

@@ -445,3 +445,21 @@ def test_an_imported_question_without_gold_waits_for_its_label(desk: Running, ow
     assert give(desk, body).status_code == 200
     labeled = stored(own, new.id)
     assert (labeled.answerable, len(labeled.gold), labeled.extra["count"]) == (True, 1, 4)
+
+
+def test_the_headings_above_a_passage_are_as_the_document_has_them(desk: Running, own: Path) -> None:
+    shown = state(desk, own)["passages"]
+    pages = [each["source"].removeprefix("page-").removesuffix(".md") for each in shown]
+    assert [each["heading"] for each in shown] == [
+        f"Page {page} > Part {page}" if each["first"] > 20 else f"Page {page}"
+        for each, page in zip(shown, pages, strict=True)
+    ]
+    path = own / "docs" / shown[0]["source"]
+    path.write_text(path.read_text().replace("# Page", "# `set_up()` of a C++", 1))
+    with page_of(own) as server:
+        given = body_of({"passages": shown, "id": "", "version": ""}, own, run="", text="what?")
+        lines = CLIENT.get(f"{server.url}/api/document", params={"source": shown[0]["source"]}).json()
+        version = content_digest(own / "data" / "questions.jsonl")
+        given |= {"document": lines["digest"], "version": version}
+        answer = give(server, given).json()
+    assert answer["passages"][0]["heading"].startswith(f"set_up() of a C++ {pages[0]}")

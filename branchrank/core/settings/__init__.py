@@ -275,7 +275,7 @@ def resolve(
         settings = settings_of(part)
         known = [setting.name for setting in settings]
         problems.extend(
-            f"{toml_name}: [{part.section}] has no setting {name!r}{or_else(name, known)}"
+            f"{toml_name}: [{part.section}] has no setting {name!r}{meant(name) or or_else(name, known)}"
             for name in table
             if name not in known
         )
@@ -309,6 +309,13 @@ def resolve(
         origins["index.embedding_url"] = origins["hybrid.base_url"]
         made = made.with_parts(msgspec.structs.replace(index, embedding_url=shared))
     return made
+
+
+def meant(name: str) -> str:
+    """Return which setting the flag ``--name`` has, for an error about an unknown key, or ""."""
+    flag = f"--{name}".replace("_", "-")
+    every = (each for part in PARTS for each in settings_of(part) if each.flag == flag)
+    return next((f"; {flag} is `{each.name}` in [{each.section}]" for each in every), "")
 
 
 def _unknown_name(name: str, names: Sequence[str]) -> str:

@@ -337,3 +337,5 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
 )
 #: A map from the aliases of all systems to field paths. An alias has the same path in every system.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}
+#: In a system's table, the lines of a hit have the name of the flag for all systems, too.
+ALIASES["passage_lines"] = "passages.lines"

@@ -22,10 +22,13 @@ import msgspec
 from branchrank.core.errors import QuestionError, RunError, UsageError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import SEED, GoldItem, LineNumber, Question, Record, Span
+from branchrank.documents.document import Document, breadcrumbs
+from branchrank.documents.loading import read_documents
 from branchrank.frontends.serve.view_documents import Documents
 from branchrank.frontends.serve.view_questions import QuestionLists, RunQuestions
 from branchrank.questions.anchoring import new_question, span_digest
 from branchrank.questions.labels import Choice, Label, labels_of, made_gold, overlapping, with_label
+from branchrank.questions.links import section_at
 from branchrank.questions.question_files import (
     ChangedFileError,
     append_question,
@@ -34,7 +37,7 @@ from branchrank.questions.question_files import (
     load_questions,
     replace_question,
 )
-from branchrank.runs.passage_pools import heading_of, other_documents, pooled, to_label
+from branchrank.runs.passage_pools import other_documents, pooled, to_label
 
 #: The hits of each answer up to this rank are pooled.
 DEPTH = 5
@@ -120,8 +123,10 @@ class LabelDesk:
 
     def __init__(self, lists: QuestionLists, documents: Documents, annotator: str) -> None:
         self._lists, self._documents, self._annotator = lists, documents, annotator
-        #: The pooled passages of each question with their nodes. The labels do not change them.
-        self._pools: WeakKeyDictionary[RunQuestions, dict[str, dict[Span, str]]] = WeakKeyDictionary()
+        #: The pooled passages of each question. The labels do not change them.
+        self._pools: WeakKeyDictionary[RunQuestions, dict[str, list[Span]]] = WeakKeyDictionary()
+        #: The lines of a document that were read, the document, and the headings above each section.
+        self._parsed: dict[str, tuple[list[str], Document, tuple[str, ...]]] = {}
 
     @property
     def _path(self) -> Path:
@@ -161,7 +166,7 @@ class LabelDesk:
             id=chosen,
             question=safe(question.question),
             gold=tuple(map(_place, question.gold)),
-            passages=tuple(self._shown(question, span, name) for span, name in self._pool(run, question)),
+            passages=tuple(self._shown(question, span) for span in self._pool(run, question)),
             number=place + 1,
             total=len(ids),
             with_gold=sum(bool(each.gold) for each in known.values()),
@@ -244,21 +249,21 @@ class LabelDesk:
     def _is_own(self, label: Label) -> bool:
         return label.annotator == self._annotator
 
-    def _pool(self, run: RunQuestions | None, question: Question) -> list[tuple[Span, str]]:
+    def _pool(self, run: RunQuestions | None, question: Question) -> list[Span]:
         """Return the passages to label in shuffled order, and then the annotator's other labeled lines."""
-        found: dict[Span, str] = {}
+        found: list[Span] = []
         if run is not None and run.asks(question):
             pools = self._pools.setdefault(run, {})
             if question.id not in pools:
                 rows = run.run_of(question.id).rows
                 nodes = pooled(rows, DEPTH, self._documents).get(question.id, {})
-                shuffled = sorted(nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}"))
-                pools[question.id] = {span: nodes[span] or "" for span in shuffled}
+                pools[question.id] = sorted(
+                    nodes, key=lambda span: draw(SEED, f"{span.source}:{span.line_start}")
+                )
             found = pools[question.id]
         asked = to_label(question, found, self._annotator, self._documents)
         own = [label.span for label in labels_of(question) if self._is_own(label) and label.span not in asked]
-        kept = [span for span in own if self._current(question, span) is not None]
-        return [(span, found.get(span, "")) for span in (*asked, *kept)]
+        return [*asked, *(span for span in own if self._current(question, span) is not None)]
 
     def _current(self, question: Question, span: Span) -> Label | None:
         """Return the annotator's label for the current text of a passage."""
@@ -272,11 +277,18 @@ class LabelDesk:
     ) -> Iterator[str]:
         """Yield the questions that have a passage without a label."""
         for key in ids:
-            pool = self._pool(run, known[key])
-            if any(self._current(known[key], span) is None for span, _ in pool):
+            if any(self._current(known[key], span) is None for span in self._pool(run, known[key])):
                 yield key
 
-    def _shown(self, question: Question, span: Span, node_id: str) -> ShownPassage:
+    def _heading(self, span: Span) -> str:
+        """Return the headings above a passage as its document has them."""
+        lines, found = self._documents[span.source], self._parsed.get(span.source)
+        if found is None or found[0] is not lines:
+            [document] = read_documents(self._documents.folder.corpus_root, [span.source], [])
+            found = self._parsed[span.source] = (lines, document, breadcrumbs(document))
+        return found[2][section_at(found[1], span.line_start)]
+
+    def _shown(self, question: Question, span: Span) -> ShownPassage:
         shown = self._documents.shown(span.source)
         label = self._current(question, span)
         start = max(1, span.line_start - AROUND)
@@ -284,7 +296,7 @@ class LabelDesk:
             source=shown.source,
             first=span.line_start,
             last=span.line_end,
-            heading=safe(heading_of(node_id)),
+            heading=safe(self._heading(span)),
             document=shown.digest,
             start=start,
             lines=shown.lines[start - 1 : span.line_end + AROUND],

@@ -46,6 +46,7 @@ from branchrank.core.settings import (
     LLMSettings,
     Resolved,
     SystemSettings,
+    meant,
     read_toml,
     resolve,
 )
@@ -242,7 +243,9 @@ def _refused(path: Path, found: Sequence[str], remedy: str) -> Problems:
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
     """Read the top-level keys of the file. Raises :class:`UsageError` for a value of the wrong type."""
     known = _Header.__struct_fields__
-    found.extend(f"unknown key {key!r}{or_else(key, known)}" for key in content if key not in known)
+    found.extend(
+        f"unknown key {key!r}{meant(key) or or_else(key, known)}" for key in content if key not in known
+    )
     try:
         header = msgspec.convert(content, _Header)
     except msgspec.ValidationError as error:
@@ -441,7 +444,9 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
             # A system that inherits nothing has no name and no branches yet.
             msgspec.convert(_laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
         except msgspec.ValidationError as error:
-            found.append(explained(error, more=[*ALIASES, *_OWN_KEYS]))
+            flag = "" if key in ALIASES else meant(key)
+            wrong = f"unknown key {key!r}{flag}" if flag else explained(error, more=[*ALIASES, *_OWN_KEYS])
+            found.append(wrong)
         except ValueError as error:
             found.append(str(error))
     return found
