@@ -262,7 +262,7 @@ def latex(table: ResultsTable) -> str:
     """
     from branchrank.core.io.table import latex_table
 
-    return latex_table(table.full_table, "tab:results")
+    return latex_table(table.table(in_full=True), "tab:results")
 
 
 def write_latex(path: str | Path, table: ResultsTable) -> None:

@@ -104,10 +104,9 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
         outcome = OUTCOMES.index(_outcome(run.scores, question, row))
         fallbacks = [safe(fallback) for fallback in row.fallbacks]
         known = [safe(str(clue)) for clue in clues(run, row)]
-        shown_rank = rank_words(row)
         return [
             *(predictor, row.repeat, outcome, lost_in(row), safe(row.error)),
-            *(ranks, hits, fallbacks, shown_rank, known),
+            *(ranks, hits, fallbacks, rank_words(row), known),
         ]
 
     def listed(question: Question) -> list[Any]:
@@ -158,8 +157,7 @@ def rank_words(row: Row) -> str:
     """Return the rank of the first hit that contains gold, or else that of the first on a gold page."""
     if row.status == "failed":
         return "failed"
-    page = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.page is not None), 0)
-    return str(row.first_gold or (f"page {page}" if page else NOTHING))
+    return str(row.first_gold or (f"page {row.first_page}" if row.first_page else NOTHING))
 
 
 def missed(run: RunData) -> tuple[Table, ...]:
@@ -180,13 +178,7 @@ def missed(run: RunData) -> tuple[Table, ...]:
                 "; ".join(map(str, clues(run, own))) or NOTHING,
             )
         )
-    headings = (
-        "question",
-        *names,
-        "gold",
-        f"first hit of {leader}",
-        f"what would have found it for {leader}",
-    )
+    headings = ("question", *names, "gold", f"first hit of {leader}", "what would have found it")
     return tuple(
         Table(
             caption=f"{what[:1].upper()}{what[1:]} ({len(lines[wrong])})",

@@ -18,7 +18,7 @@ from branchrank.reports.browser import hits_shown, missed
 from branchrank.reports.chunking_table import chunking
 from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.reports.equal_reading import reading
-from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.reports.losses import failures, lost, sliced, unanswerable
 from branchrank.reports.recommendation import is_pilot
 from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics
@@ -56,9 +56,12 @@ def in_short(run: RunData) -> tuple[str, ...]:
 def report_content(run: RunData) -> Report:
     """Return the complete content of a run's report."""
     head, *more = result(run)
-    asked = questions(run)
-    before = [*more, trade_off(run), sweeps(run)]
-    after = [
+    sections = [
+        head,
+        *more,
+        trade_off(run),
+        sweeps(run),
+        asked := questions(run),
         statistics(run),
         passages(run),
         reading(run),
@@ -69,20 +72,15 @@ def report_content(run: RunData) -> Report:
         sliced(run),
         unanswerable(run),
         failures(run),
-        hard(run),
         facts(run),
         shared_work(run.record),
         repeat(run.record),
     ]
-    sections = [head, *before, asked, *after]
+    shown = [section for section in sections if section is not None]
     if is_pilot(run):
-        folded = (replace(each, folded=True) for each in (*before, *after) if each is not None)
-        sections = [head, asked, *folded]
-    return Report(
-        title=heading(run),
-        facts=in_short(run),
-        sections=tuple(section for section in sections if section is not None),
-    )
+        folded = (replace(each, folded=True) for each in shown if each not in (head, asked))
+        shown = [head, asked, *folded]
+    return Report(title=heading(run), facts=in_short(run), sections=tuple(shown))
 
 
 def questions(run: RunData) -> ReportSection:
@@ -92,10 +90,12 @@ def questions(run: RunData) -> ReportSection:
         "each question and predictor, and branchrank explain RUN QUESTION shows the stages of one question."
     )
     browser = QuestionBrowser(instead=instead, misses=missed(run) if is_pilot(run) else ())
-    shown = hits_shown(run)
-    if shown == run.record.top_k:
-        return ReportSection("Questions", (browser,))
-    note = f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer."
+    note = (
+        f"For {len(run.hard_set)} of {len(run.scores.answerable)} answerable questions (see hard.jsonl), "
+        "no predictor returned a strict hit at rank 1."
+    )
+    if (shown := hits_shown(run)) < run.record.top_k:
+        note += f" report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer."
     return ReportSection("Questions", (note, browser))
 
 

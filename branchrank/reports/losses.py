@@ -220,13 +220,3 @@ def misses(run: RunData, best: str, count: int = 3) -> list[str]:
         return [*(-lead for lead in leads), *(each[key] for each in own)]
 
     return sorted((key for key in run.scores.answerable if own[1][key] < 1), key=worth)[:count]
-
-
-def hard(run: RunData) -> ReportSection:
-    """Return the section about questions for which no predictor returned a strict hit at rank 1."""
-    ids = [question.id for question in run.hard_set]
-    text = (
-        f"For {len(ids)} of {len(run.scores.answerable)} answerable questions (listed in hard.jsonl), no "
-        "predictor returned a strict hit at rank 1."
-    )
-    return ReportSection("Hard set", (text, ", ".join(ids)) if ids else (text,))

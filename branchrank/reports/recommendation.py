@@ -151,11 +151,7 @@ class Headline(Record, frozen=True, kw_only=True):
     def lines(self) -> tuple[tuple[Cell, ...], ...]:
         """The three lines, each of which starts in bold."""
         first, *more = self.use
-        return (
-            (Styled(first), *more),
-            (Styled("Evidence:"), *self.evidence),
-            (Styled("Next:"), self.next),
-        )
+        return ((Styled(first), *more), (Styled("Evidence:"), *self.evidence), (Styled("Next:"), self.next))
 
 
 def recommendation(run: RunData) -> Callout:
@@ -232,7 +228,10 @@ def headline(run: RunData, made: Recommendation) -> Headline:
     return Headline(use=tuple(use), evidence=(first[:1].upper() + first[1:], *more), next=_next(run, made))
 
 
+#: What to do next, by the kind of recommendation or the reason of an open comparison.
 _NEXT = {
+    "failures": "fix what failed, and run the benchmark again.",
+    "unplaced texts": "find the texts that are not in the corpus, or index their pages.",
     "unanswerable": "add questions that the corpus answers, with branchrank questions add.",
     "failed": "fix the error with which every query failed.",
     "zero": "check the gold with branchrank questions check.",
@@ -244,16 +243,14 @@ _NEXT = {
 
 def _next(run: RunData, made: Recommendation) -> str:
     """Return what to do next, as a sentence that starts in lower case."""
-    if (rival := made.open) is not None:
-        if rival.reason == "failures":
-            return "fix what failed, and run the benchmark again."
-        if rival.reason == "unplaced texts":
-            return "find the texts that are not in the corpus, or index their pages."
+    rival = made.open
+    key = made.kind if rival is None else rival.reason
+    if key in _NEXT:
+        return _NEXT[key]
+    if rival is not None:
         pair = sorted((rival.candidate, rival.baseline), key=run.judgment.baselines.__contains__)
         decides = deciding(rival)
         return f"{' vs '.join(pair)}: {f'{decides}; {way_on(rival)}' if decides else MORE_PAGES}."
-    if made.kind in _NEXT:
-        return _NEXT[made.kind]
     if is_pilot(run):
         more = f"{len(run.scores.answerable)} of {PILOT_BELOW}"
         return f"add questions with branchrank questions add; there are {more}."

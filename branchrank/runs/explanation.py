@@ -65,7 +65,9 @@ def clues(run: RunData, row: Row) -> tuple[Clue, ...]:
     better = sorted((rank, name) for name, rank in found.items() if rank < own and rank <= DEPTH)
     made = [Clue(kind="found", name=name, rank=rank) for rank, name in better[:_MOST_NAMED]]
     if own > DEPTH and row.status == "ok":
-        made += [*_kept(row), *(Clue(kind="unsaid", name=word) for word in _unsaid(run, row)[:_MOST_NAMED])]
+        facts = run.facts.get(row.question_id)
+        unsaid = (facts and facts.unsaid) or ()
+        made += [*_kept(row), *(Clue(kind="unsaid", name=word) for word in unsaid[:_MOST_NAMED])]
     return tuple(made)
 
 
@@ -83,11 +85,6 @@ def _kept(row: Row) -> Iterator[Clue]:
     rank = ranks.get("fusion" if lost == "cap" else last, 0)
     if lost in ("cap", "fusion", "rerank", "passage order") and DEPTH < rank <= _MOST_KEPT:
         yield Clue(kind="kept", name=lost, rank=rank)
-
-
-def _unsaid(run: RunData, row: Row) -> tuple[str, ...]:
-    facts = run.facts.get(row.question_id)
-    return (facts.unsaid or ()) if facts else ()
 
 
 class Explanation(Record, frozen=True, kw_only=True):

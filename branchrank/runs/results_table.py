@@ -128,7 +128,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the table, the meaning of the marks, and a line for each comparison."""
-        lines = [self.title, "", *plain(self.table, left=True)]
+        lines = [self.title, "", *plain(self.table(), left=True)]
         words, differs = self.judged
         lines += ["", *wrap(f"warning: {words}" if differs else words, WIDTH)] if words else []
         if self.comparisons:
@@ -141,17 +141,11 @@ class ResultsTable(Record, frozen=True, kw_only=True):
             lines += ["", *plain(comparisons_table(found))] if found else []
         return "\n".join(safe(line) for line in lines)
 
-    @property
-    def table(self) -> Table:
-        """The means, with the highest of each measure in bold and marks that the caption explains."""
-        return self._table(in_full=False)
+    def table(self, *, in_full: bool = False) -> Table:
+        """The means, with the highest of each measure in bold and marks that the caption explains.
 
-    @property
-    def full_table(self) -> Table:
-        """The table for a paper, with 95% intervals, latency and LLM use."""
-        return self._table(in_full=True)
-
-    def _table(self, *, in_full: bool) -> Table:
+        With ``in_full``, the table also has 95% intervals, latency and LLM use, for a paper.
+        """
         letters = self.letters
         words = [f"{self.title}.", *(["Bold: the highest mean."] if len(self.systems) > 1 else [])]
         if self.comparisons:

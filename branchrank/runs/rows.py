@@ -103,6 +103,11 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
         """The rank of the first hit that contains gold, if there is one."""
         return next((rank for rank, hit in enumerate(self.hits, start=1) if hit.gold is not None), None)
 
+    @property
+    def first_page(self) -> int | None:
+        """The rank of the first hit on a page with gold, if there is one."""
+        return next((rank for rank, hit in enumerate(self.hits, start=1) if hit.page is not None), None)
+
 
 class UntracedRow(Row, frozen=True, kw_only=True, gc=False):
     """A row that is read without its trace, which saves half of the time and memory."""

@@ -93,13 +93,21 @@ def gold_facts(questions: Sequence[Question], root: Path, analyze: Analyze | Non
     def tokens(source: str) -> frozenset[str]:
         return frozenset(analyze("\n".join(lines(source)))) if analyze is not None else frozenset()
 
+    def unsaid(question: Question) -> tuple[str, ...] | None:
+        if analyze is None:
+            return None
+        sources = {*question.source_aliases, *(item.source_file for item in question.gold)}
+        said = frozenset[str]().union(*map(tokens, sources))
+        words = {word.strip(_PUNCTUATION): analyze(word) for word in question.question.split()}
+        return tuple(word for word, own in words.items() if said and own and said.isdisjoint(own))
+
     clusters = merged_pages(questions)
     return [
         msgspec.structs.replace(
             _facts(question, document),
             blank_lines=_blank_lines(question, lines),
             cluster=clusters.get(source_cluster(question), ""),
-            unsaid=None if analyze is None else _unsaid(question, analyze, tokens),
+            unsaid=unsaid(question),
             digest=_digest(question, lines),
         )
         for question in questions
@@ -132,13 +140,6 @@ def _blank_lines(
             blank = blank_lines(text[span.line_start - 1 : span.line_end], span.line_start)
             found.setdefault(item.source_file, set()).update(blank)
     return {source: tuple(sorted(numbers)) for source, numbers in found.items()}
-
-
-def _unsaid(question: Question, analyze: Analyze, tokens: Callable[[str], frozenset[str]]) -> tuple[str, ...]:
-    sources = {*question.source_aliases, *(item.source_file for item in question.gold)}
-    said = frozenset[str]().union(*map(tokens, sources))
-    words = {word.strip(_PUNCTUATION): analyze(word) for word in question.question.split()}
-    return tuple(word for word, own in words.items() if said and own and said.isdisjoint(own))
 
 
 def _digest(question: Question, lines: Callable[[str], Sequence[str]]) -> str:

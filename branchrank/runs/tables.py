@@ -177,9 +177,7 @@ def _question_line(
         "outcome": outcome_of(row, values) if question.is_scored else question.unscored,
         **(values if question.is_scored else dict.fromkeys(values)),
         "strict_rank": row.first_gold and float(row.first_gold),
-        "relaxed_rank": next(
-            (float(rank) for rank, hit in enumerate(row.hits, start=1) if hit.page is not None), None
-        ),
+        "relaxed_rank": row.first_page and float(row.first_page),
         "lost": lost_in(row),
         "gold_ranks": " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
         "first_hit": row.hits[0].span.citation if row.hits else "",

@@ -98,7 +98,7 @@ def test_a_small_report_opens_with_the_verdict_a_table_and_the_misses(tmp_path: 
         assert shown["gold"] == question.gold[0].citation
         assert shown["first hit of local"] == local.hits[0].span.citation
         better = (local.first_gold or 9) > (poor.first_gold or 9)
-        assert ("found by poor at" in shown["what would have found it for local"]) == better
+        assert ("found by poor at" in shown["what would have found it"]) == better
 
 
 def test_every_rate_has_its_interval(paired: Run, text: str) -> None:

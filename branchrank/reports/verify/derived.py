@@ -68,6 +68,8 @@ def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], lis
         write_tables(run, Path(folder))
         for path in sorted(Path(folder).iterdir()):
             stored, expected = read_text(run.directory / path.name), path.read_text(encoding="utf-8")
+            if path.name == names.QUESTIONS_CSV and stored:  # older versions did not write the mark
+                stored, expected = stored.removeprefix(BOM), expected.removeprefix(BOM)
             if path.name in (names.SUMMARY_CSV, names.CALLS_CSV, names.QUESTIONS_CSV):
                 expected, added = _shared_columns(expected, stored or "")
                 notes += [f"{path.name} lacks {name}; `branchrank report RUN` writes it" for name in added]
@@ -99,9 +101,8 @@ def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
 
     The table is unchanged if the stored one is not a table, or has other columns or another order.
     """
-    mark = BOM if stored.startswith(BOM) else ""
-    ours, *lines = csv.reader(StringIO(table.removeprefix(BOM)))
-    theirs = next(csv.reader(stored.removeprefix(BOM)[:_LONGEST_HEADER].splitlines()[:1]), [])
+    ours, *lines = csv.reader(StringIO(table))
+    theirs = next(csv.reader(stored[:_LONGEST_HEADER].splitlines()[:1]), [])
     kept = [place for place, name in enumerate(ours) if name in theirs]
     if not theirs or [ours[place] for place in kept] != theirs:
         return table, []
@@ -109,7 +110,7 @@ def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
     csv.writer(stream, lineterminator="\n").writerows(
         [row[place] for place in kept] for row in (ours, *lines)
     )
-    return mark + stream.getvalue(), [name for name in ours if name not in theirs]
+    return stream.getvalue(), [name for name in ours if name not in theirs]
 
 
 def read_text(path: Path) -> str | None:
