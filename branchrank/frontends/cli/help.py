@@ -13,7 +13,6 @@ import click
 
 from branchrank.core.errors import Remedy, remedy_text
 from branchrank.core.settings import PARTS, settings_of
-from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 
 #: A command with more flags than this has ``--help-all``.
 MANY = 26
@@ -22,8 +21,7 @@ COMMON = frozenset(
     {
         *("--embedder", "--top-k", "--return", "--sample-size", "--latency-sample"),
         *("--primary", "--measure", "--baseline", "--delta", "--jobs", "--max-calls"),
-        *URL_FLAGS.split(),
-        *MODEL_FLAGS.split(),
+        *("--hybrid-base-url", "--hybrid-model", "--pageindex-base-url", "--pageindex-model"),
         "--hybrid-candidate-cap",
     }
 )

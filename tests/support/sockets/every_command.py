@@ -77,6 +77,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "questions agreement": (("asked.jsonl", "asked.jsonl"), 2),
     "questions check": (("asked.jsonl",), 0),
     "questions generate": (("generated.jsonl", "--data-dir", "long", *_LLM, "--count", "2"), 7),
+    "questions import": (("log.csv", "--output", "imported.jsonl"), 0),
     "questions label": (("{run}", "--output", "mine.jsonl", "--annotator", "me"), 0),
     "questions mine": ((str(_SAMPLE), "--output", "mined.jsonl"), 0),
     "questions reanchor": (("asked.jsonl",), 0),
@@ -119,6 +120,7 @@ def commands() -> list[str]:
 def prepare(base: Path, server: str, chosen: Collection[str]) -> None:
     """A folder with everything that a command reads."""
     make_folder(base)
+    (base / "log.csv").write_text("query,url\nhow to steep,guide/brewing.html\n", encoding="utf-8")
     (base / "experiment.toml").write_text(_EXPERIMENT, encoding="utf-8")
     if any(name.startswith("beir") for name in chosen):
         beir_folder(base / "beir", documents=20, queries=8)
