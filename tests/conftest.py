@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from hypothesis import settings
 from support import draw
 from support.chromium import Chromium
 from support.drawn import replace_drawing
+from support.lighter import lighten
 from support.needs import missing
 from support.redis_server import RedisServer
 
@@ -132,8 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Do not check each part of a plot against Altair's schema: one test checks the plots."""
-    if schemas := sys.modules.get("altair.utils.schemapi"):
-        schemas.DEBUG_MODE = False  # type: ignore[attr-defined]
+    lighten()
 
 
 class OutsideError(AssertionError):

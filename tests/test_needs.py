@@ -44,8 +44,6 @@ def test_without_a_program_the_tests_that_start_it_are_skipped(tmp_path: Path, p
     options = (
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:schemathesis",
         f"--junitxml={report}",
         f"--basetemp={tmp_path / 'base'}",
     )

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -34,8 +35,12 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SAMPLE = ROOT / "data" / "sample" / "corpus"
 QUESTIONS = ROOT / "data" / "sample" / "questions.jsonl"
-DOCUMENTS = {document.source: document for document in load_corpus(DOCS, ()).documents}
-TEXTS = {source: (DOCS / source).read_text(encoding="utf-8") for source in DOCUMENTS}
+TEXTS = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+
+
+@cache
+def documents() -> dict[str, Document]:
+    return {document.source: document for document in load_corpus(DOCS, ()).documents}
 
 
 def reference() -> ModuleType:
@@ -87,12 +92,13 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
 
 def test_every_page_is_once_in_the_table_of_contents() -> None:
     """The table is visible on a code host, where a toctree is raw text; Sphinx makes its toctrees from it."""
+    assert {*TEXTS} == {*documents()}
     assert "toctree" not in TEXTS["index.md"]
     _, _, pages = TEXTS["index.md"].partition("\n## All pages\n")
     listed = re.findall(r"\[([^]]+)\]\(([^)]+)\)", pages)
-    assert sorted(source for _, source in listed) == sorted({*DOCUMENTS} - {"index.md"})
+    assert sorted(source for _, source in listed) == sorted({*documents()} - {"index.md"})
     for title, source in listed:
-        assert title == DOCUMENTS[source].title
+        assert title == documents()[source].title
     made = [TEXTS["index.md"]]
     script("conf").add_toctrees(None, "index", made)
     toctrees = re.findall(r"(?ms)^```\{toctree\}\n:hidden:\n:caption: ([^\n]+)\n\n(.+?)\n```$", made[0])
@@ -116,7 +122,7 @@ def anchors(document: Document) -> set[str]:
     return {label.name for label in document.labels} | {slug(section.title) for section in document.sections}
 
 
-@pytest.mark.parametrize("source", sorted(DOCUMENTS))
+@pytest.mark.parametrize("source", sorted(TEXTS))
 def test_links_have_existing_targets(source: str) -> None:
     prose = re.sub(r"(?ms)^```.*?^```", "", TEXTS[source])
     prose = re.sub(r"(?s)(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", prose)
@@ -127,7 +133,7 @@ def test_links_have_existing_targets(source: str) -> None:
         path = (DOCS / source).parent / name if name else DOCS / source
         assert path.exists(), f"{source} links to {target}"
         if anchor:
-            linked = DOCUMENTS[path.resolve().relative_to(DOCS).as_posix()]
+            linked = documents()[path.resolve().relative_to(DOCS).as_posix()]
             assert anchor in anchors(linked), f"{source} links to {target}"
 
 

@@ -245,15 +245,11 @@ def test_the_key_is_not_sent_in_the_clear() -> None:
         key_for("QDRANT", "http://cluster.example:6333", environment)
 
 
-BOMB = gzip.compress(b"[" * (100 << 20), 9)
-
-
-@pytest.mark.parametrize(("answer", "encoding"), [(BOMB, "gzip"), (b"[" * (65 << 20), "")])
-def test_a_decompression_bomb_is_an_error_and_uses_little_memory(
-    server: FakeQdrant, answer: bytes, encoding: str
-) -> None:
+@pytest.mark.parametrize("encoding", ["gzip", ""])
+def test_a_decompression_bomb_is_an_error_and_uses_little_memory(server: FakeQdrant, encoding: str) -> None:
     collection = served(server.url)
-    server.answer, server.encoding = answer, encoding
+    server.answer = gzip.compress(b"[" * (100 << 20)) if encoding else b"[" * (65 << 20)
+    server.encoding = encoding
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactError, match="Qdrant server"):

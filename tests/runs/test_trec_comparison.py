@@ -8,7 +8,6 @@ from pathlib import Path
 
 import ir_measures
 import pytest
-from statsmodels.stats.multitest import multipletests
 from support.commands import invoke
 
 from branchrank.library import CompareOptions, compare_trec
@@ -68,6 +67,8 @@ def brute_force_p(differences: list[float]) -> float:
 
 
 def test_means_and_tests_and_corrections_match_reference_implementations(folder: Path) -> None:
+    from statsmodels.stats.multitest import multipletests
+
     table = compare_trec(folder / "qrels.txt", runs(folder), CompareOptions(measures=MEASURES))
     assert (table.measures, table.questions, table.baselines) == (tuple(MEASURES), 12, ("weak",))
     for measure in MEASURES:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
 
 from branchrank.scoring.clustering import page_totals
 from branchrank.scoring.unasked import AskedPages, asked_pages, most_lost
@@ -12,6 +11,8 @@ from branchrank.scoring.unasked import AskedPages, asked_pages, most_lost
 
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.1, 0.025]))
 def test_the_most_lost_pages_are_those_of_the_hypergeometric_distribution(corpus, data, chance):
+    from scipy.stats import hypergeom
+
     asked = data.draw(st.integers(1, corpus))
     lost = data.draw(st.integers(0, asked))
     found = most_lost(corpus, asked, lost, chance)
@@ -35,6 +36,8 @@ def test_so_many_pages_exclude_that_lost_pages_undo_a_gain_of_5_or_8_points(corp
 
 def test_the_corrected_mean_by_hand():
     """12 of 40 pages: one lost, one won by half, the others tied; most_lost is the enumerated K."""
+    from scipy.stats import hypergeom
+
     values = [-1.0, -1.0, 1.0, 0.0, *[0.0] * 10]
     pages = ["lost", "lost", "half", "half", *map(str, range(10))]
     seen = asked_pages(page_totals(values, pages), 40)

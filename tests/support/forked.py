@@ -140,11 +140,11 @@ def load() -> None:
     for name in LIBRARIES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    sys.modules["altair.utils.schemapi"].DEBUG_MODE = False  # type: ignore[attr-defined]
     sys.path.append(str(Path(__file__).parents[1]))
     importlib.import_module("support.drawn").replace_drawing()
+    importlib.import_module("support.lighter").lighten()
     sys.path.pop()
-    del sys.modules["support"], sys.modules["support.drawn"]
+    del sys.modules["support"], sys.modules["support.drawn"], sys.modules["support.lighter"]
     for module in pkgutil.walk_packages(branchrank.__path__, "branchrank."):
         if not module.name.startswith(NOT_LOADED) and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
