@@ -401,7 +401,7 @@ class ToolStep(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     turn: Count
     tool: str
     arguments: str = ""
-    shown: tuple[str, ...] = ()
+    shown: tuple[Annotated[str, msgspec.Meta(pattern=r":[1-9]\d{0,9}-[1-9]\d{0,9}\Z")], ...] = ()
     characters: Count = 0
     cut: Count = 0
     error: str = ""
@@ -432,12 +432,6 @@ class AgentLog(Record, frozen=True, kw_only=True, omit_defaults=True):
     def shown(self) -> tuple[Span, ...]:
         """The passages that tools showed, each once, in the order of their first appearance."""
         return tuple(map(Span.of, dict.fromkeys(key for step in self.steps for key in step.shown)))
-
-    @property
-    def lines_shown(self) -> int:
-        """The number of different lines that tools showed."""
-        shown = ((span.source, range(span.line_start, span.line_end + 1)) for span in self.shown)
-        return len({(source, line) for source, lines in shown for line in lines})
 
 
 class AgentAnswer(AgentLog, frozen=True, kw_only=True, omit_defaults=False):

@@ -16,7 +16,7 @@ from branchrank.core.io.table import Table
 from branchrank.reports.blocks import Block, Code, QuestionBrowser, Report, ReportSection
 from branchrank.reports.browser import hits_shown, missed
 from branchrank.reports.chunking_table import chunking
-from branchrank.reports.costs import latency, llm_cost, shared_work, sweeps, trade_off
+from branchrank.reports.costs import agents, latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.reports.equal_reading import reading
 from branchrank.reports.losses import failures, lost, sliced, unanswerable
 from branchrank.reports.recommendation import is_pilot
@@ -68,6 +68,7 @@ def report_content(run: RunData) -> Report:
         chunking(run),
         latency(run),
         llm_cost(run),
+        agents(run),
         lost(run),
         sliced(run),
         unanswerable(run),

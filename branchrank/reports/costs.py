@@ -13,6 +13,7 @@ from branchrank.reports.result import over, swept
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run_data import RunData
+from branchrank.runs.summary import agent_table
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile
 from branchrank.runs.words import NOTHING, margin, milliseconds, number, percent, plural
 from branchrank.search.llm.ledger import Totals, totals, totals_by
@@ -187,6 +188,12 @@ def llm_cost(run: RunData) -> ReportSection:
     ]
     plot = [plots.tokens(spent, run.primary.name)] if spent else []
     return ReportSection("LLM cost", (*plot, by_predictor, by_stage, words))
+
+
+def agents(run: RunData) -> ReportSection | None:
+    """Return the section about what agents did, or ``None`` if the run has no agent."""
+    table = agent_table(run.summary_rows)
+    return ReportSection("Agents", (table,)) if table else None
 
 
 def shared_work(record: RunRecord) -> ReportSection:

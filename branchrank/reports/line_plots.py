@@ -18,6 +18,9 @@ _LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [
 _FATE_COLORS = {
     "retrieval": "#b5473c",
     "mapping": "#8d6cab",
+    "tools": "#7f3b3b",
+    "citation": "#b08a2e",
+    "citation order": "#5a8f6b",
     "fusion": "#e0803a",
     "cap": "#c9a227",
     "group": "#7a8b99",
@@ -198,7 +201,10 @@ def losses(counts: Counts) -> Plot:
     names = altair.Axis(
         ticks=False, domain=False, labelAlign="left", labelPadding=0, labelOffset=-10, labelLimit=FULL_WIDTH
     )
-    colors = [_FATE_COLORS.get(outcome.removeprefix("lost at "), _FOUND_COLOR) for outcome in outcomes]
+    colors = [
+        _FATE_COLORS.get(outcome.removeprefix("lost at ").partition(" (")[0], _FOUND_COLOR)
+        for outcome in outcomes
+    ]
     bars = (
         altair.Chart(altair.Data(values=rows))
         .mark_bar(height=14, yOffset=8)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from branchrank.core.io.table import Cell, Table
+from branchrank.core.records import SHOWN
 from branchrank.reports import line_plots
 from branchrank.reports.blocks import Block, Points, ReportSection
 from branchrank.reports.result import over
-from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
+from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, lost_words, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Scores
@@ -23,14 +24,14 @@ _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
 _SHOWN_COVERAGES = (0.25, 0.5, 0.75, 1.0)
 
 
-_FATES = (f"in the first {DEPTH}", *(f"lost at {stage}" for stage in LOSSES), "failed")
+_FATES = (f"in the first {DEPTH}", *map(lost_words, LOSSES), "failed")
 
 
 def _fate(row: Row) -> str:
     if row.status == "failed":
         return "failed"
     stage = lost_in(row)
-    return f"lost at {stage}" if stage else f"in the first {DEPTH}"
+    return lost_words(stage) if stage else f"in the first {DEPTH}"
 
 
 def lost(run: RunData) -> ReportSection:
@@ -68,7 +69,41 @@ def lost(run: RunData) -> ReportSection:
         'section was returned; and at "passage order" if other passages came first (in systems '
         "that sort the passages of all candidates together, such as hybrid)."
     )
-    return ReportSection(title, (by_fate, plot, reached, words))
+    if SHOWN in {stage for _, stage, *_ in reach}:
+        words += (
+            ' An agent loses gold at "tools" if no tool showed a line of it; at "citation" if it did not '
+            'cite it; and at "citation order" if it cited it below the first five hits. The list of stage '
+            f'"{SHOWN}" has the passages that tools showed, in the order of their first appearance.'
+        )
+    return ReportSection(title, (by_fate, plot, reached, *_unseen(run, traced), words))
+
+
+def _unseen(run: RunData, traced: Mapping[str, Sequence[Row]]) -> Iterator[Table]:
+    """Yield a table with the groups of evidence that no tool showed, if questions of agents have groups."""
+    asked = run.scores.questions
+    of = {
+        name: [row for row in rows if row.agent and asked[row.question_id].needs]
+        for name, rows in traced.items()
+    }
+    most = max((len(asked[row.question_id].needs) for rows in of.values() for row in rows), default=0)
+    if most:
+        yield Table(
+            caption="Answers in which no tool showed the agent a line of a group of evidence that is needed "
+            "together, by the number of the group",
+            headings=("predictor", "answers", *(f"need {number}" for number in range(1, most + 1))),
+            rows=tuple(
+                (
+                    name,
+                    str(len(rows)),
+                    *(
+                        str(sum(number in (row.unseen or ()) for row in rows))
+                        for number in range(1, most + 1)
+                    ),
+                )
+                for name, rows in of.items()
+                if rows
+            ),
+        )
 
 
 def sliced(run: RunData) -> ReportSection:

@@ -20,7 +20,7 @@ from branchrank.reports.result import named_rows, over, rates_tables, scoring_wo
 from branchrank.runs.directory import LATEST, find_run
 from branchrank.runs.explanation import short_id
 from branchrank.runs.run_data import RunData, with_others
-from branchrank.runs.summary import FIRST_RATES, columns_of
+from branchrank.runs.summary import FIRST_RATES, agent_table, columns_of
 from branchrank.runs.words import opening, score, sentence
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
@@ -105,6 +105,9 @@ def print_summary(run: RunData) -> None:
         if column.meaning:
             say(console, f"{column.heading}: {column.meaning}", style="dim")
     console.print()
+    if table := agent_table(run.summary_rows):
+        print_table(console, table)
+        console.print()
     place, keys = _place(run.directory), misses(run, made.system)
     steps = [f"  branchrank explain {place} {shlex.quote(short_id(run, key))}" for key in keys]
     for line in ["misses:", *steps] if steps else ():

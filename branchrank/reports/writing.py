@@ -45,6 +45,7 @@ from branchrank.reports.recommendation import recommendation
 from branchrank.reports.result import rates_tables
 from branchrank.runs import directory as names
 from branchrank.runs.run_data import RunData
+from branchrank.runs.summary import agent_table
 
 
 def write_report(
@@ -203,6 +204,7 @@ def run_html(run: RunData) -> str:
     blocks: list[Block] = [
         recommendation(run),
         summary_table(run),
+        *filter(None, [agent_table(run.summary_rows)]),
         *rates_tables(run),
         *shown,
         *verdicts(run),

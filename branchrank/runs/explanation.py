@@ -9,13 +9,14 @@ What would have found the gold is known from the run alone:
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from branchrank.core.errors import UsageError, suggestion
-from branchrank.core.io.printable import safe
-from branchrank.core.records import AGENT_STAGE, SHOWN, UNPLACED, Question, Record
-from branchrank.runs.attribution import DEPTH, lost_in
+from branchrank.core.io.printable import safe, safe_line
+from branchrank.core.records import AGENT_STAGE, SHOWN, UNPLACED, Question, Record, ToolStep
+from branchrank.runs.attribution import DEPTH, lost_in, lost_words
 from branchrank.runs.rows import Row, RowKey
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import plural
@@ -26,7 +27,7 @@ _MOST_NAMED = 3
 _MOST_ARGUMENTS, _MOST_SHOWN = 200, 5
 #: The largest k or cap that is worth naming.
 _MOST_KEPT = 50
-#: Stages before the fusion that only carry on what a branch found.
+#: Stages before the fusion that are not the list of a branch.
 _NO_BRANCH = ("mapping", "expansion", "tree step ", SHOWN)
 
 
@@ -83,7 +84,7 @@ def _kept(row: Row) -> Iterator[Clue]:
     lost, ranks = lost_in(row), row.gold_ranks
     last = next((stage for stage in reversed(row.stages) if stage != "passages"), "")
     rank = ranks.get("fusion" if lost == "cap" else last, 0)
-    if lost in ("cap", "fusion", "rerank", "passage order") and DEPTH < rank <= _MOST_KEPT:
+    if lost in ("cap", "fusion", "rerank", "passage order", "citation order") and DEPTH < rank <= _MOST_KEPT:
         yield Clue(kind="kept", name=lost, rank=rank)
 
 
@@ -196,25 +197,33 @@ def _step_lines(row: Row) -> Iterator[str]:
     """Yield the steps of an agent: each call of a tool, and what it showed."""
     if not row.agent:
         return
-    spent = {call.stage: call.prompt_tokens + call.completion_tokens for call in row.calls}
-    turn = 0
-    for step in row.agent.steps:
-        if step.turn != turn:
-            turn = step.turn
-            tokens = spent.get(AGENT_STAGE.format(turn))
-            yield f"  step {turn}{'' if tokens is None else f', {tokens:,} tokens'}:"
-        arguments = " ".join(step.arguments[:_MOST_ARGUMENTS].split())
-        yield f"    {step.tool}({arguments}{'...' if len(step.arguments) > _MOST_ARGUMENTS else ''})"
-        if step.error:
-            yield f"      error: {' '.join(step.error.split())}"
-        else:
-            more = len(step.shown) - _MOST_SHOWN
-            named = ", ".join(step.shown[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            cut = f"; {step.cut:,} more were cut" if step.cut else ""
-            yield f"      {step.characters:,} characters{cut}: {named or 'nothing found'}"
-    log = row.agent
+    log, rank = row.agent, row.gold_ranks.get(SHOWN, 0)
+    gold = [span.citation for span in log.shown][rank - 1 : rank]
+    spent = Counter[str]()
+    turns = defaultdict[str, list[ToolStep]](list)
+    for call in row.calls:
+        spent[call.stage] += call.prompt_tokens + call.completion_tokens
+        turns[call.stage] = []
+    for step in log.steps:
+        turns[AGENT_STAGE.format(step.turn)].append(step)
+    for stage, steps in turns.items():
+        yield f"  {stage.removeprefix('agent ')}{f', {spent[stage]:,} tokens' if stage in spent else ''}:"
+        for step in steps:
+            arguments = " ".join(step.arguments[:_MOST_ARGUMENTS].split())
+            more = "..." if len(step.arguments) > _MOST_ARGUMENTS else ""
+            yield safe_line(f"    {step.tool}({arguments}{more})")
+            if step.error:
+                yield f"      error: {' '.join(step.error.split())}"
+            else:
+                keys = [f"{key} <- gold" if key in gold else key for key in step.shown[:_MOST_SHOWN]]
+                more = f" and {len(step.shown) - len(keys)} more" if len(step.shown) > len(keys) else ""
+                cut = f"; {step.cut:,} more were cut" if step.cut else ""
+                named = f"{', '.join(keys)}{more}" or "nothing found"
+                yield safe_line(f"      {step.characters:,} characters{cut}: {named}")
     ended = "answered" if log.answered else "ended without an answer"
     yield f"  {ended}; {log.unread} cited unread, {log.invalid} citations of lines that do not exist"
+    for group in row.unseen or ():
+        yield f"  need {group}: never shown"
 
 
 def _outcome(row: Row) -> str:
@@ -228,4 +237,4 @@ def _outcome(row: Row) -> str:
         return where
     lost = lost_in(row)
     low = row.gold_ranks.get(lost, 0)
-    return f"{where}; lost at {lost}{f' (rank {low}; the first {DEPTH} count)' if low > DEPTH else ''}"
+    return f"{where}; {lost_words(lost)}{f' (rank {low}; the first {DEPTH} count)' if low > DEPTH else ''}"

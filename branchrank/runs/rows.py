@@ -70,7 +70,8 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     the number of hits whose returned text is not the text of their lines. ``missing`` and ``ambiguous`` are
     the numbers of hits without lines whose text is at no place of the corpus, and at several. ``unknown`` has
     the sources of the texts that named a source outside the corpus. Empty counts and lists are omitted.
-    ``agent`` has the steps of an agent, without the text of its answer.
+    ``agent`` has the steps of an agent, without the text of its answer, and ``unseen`` the groups of
+    ``Question.needs`` (counted from 1) of which no tool showed it a line.
     """
 
     question_id: str
@@ -92,6 +93,7 @@ class Row(Record, frozen=True, kw_only=True, gc=False):
     ambiguous: Count | msgspec.UnsetType = msgspec.UNSET
     unknown: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     agent: AgentLog | msgspec.UnsetType = msgspec.UNSET
+    unseen: tuple[Rank, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> RowKey:

@@ -12,22 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import msgspec
-from msgspec.structs import asdict
 
-from branchrank.core.records import SHOWN, UNPLACED, Hit, Question, Record
+from branchrank.core.records import UNPLACED, Hit, Question, Record
 from branchrank.documents.chunking import token_counter
 from branchrank.runs.rows import Row
 from branchrank.runs.slices import GoldFacts
 from branchrank.scoring.intervals import Interval, mean_interval, repeat_variance
-from branchrank.scoring.matching import (
-    SHARES,
-    Judged,
-    JudgedHit,
-    is_strict,
-    judge,
-    source_cluster,
-    without_excluded,
-)
+from branchrank.scoring.matching import SHARES, Judged, JudgedHit, judge, source_cluster, without_excluded
 from branchrank.scoring.measures import Mode, NamedMeasure, Ranking, mean, named_measure
 
 STANDARD = (
@@ -153,15 +144,6 @@ class Scores:
         key = row.question_id
         blank_lines = self._blank_lines.get(key, {})
         return Judged(hits=row.hits[:depth], question=self.questions[key], blank_lines=blank_lines)
-
-    def seen(self, row: Row) -> bool | None:
-        """Return whether a tool of an agent showed a gold line, or ``None`` if the row is not an agent's."""
-        if not row.agent:
-            return None
-        question = self.questions[row.question_id]
-        shown = (Hit(id="", text="", score=0.0, **asdict(span)) for span in row.agent.shown)
-        by_lines = any(is_strict(hit, item, question) for hit in shown for item in question.gold)
-        return by_lines or SHOWN in row.gold_ranks
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
         """Return the mean of a predictor's scores over the answerable questions."""

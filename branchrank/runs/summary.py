@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
-from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, AgentLog
+from branchrank.core.io.table import Table, table_of
+from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, SHOWN, AgentLog
 from branchrank.runs.scores import STANDARD, Estimate, Scores
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
 from branchrank.scoring.matching import Judged, has_lines
 from branchrank.scoring.measures import NamedMeasure, mean
-from branchrank.scoring.passage_size import PassageSize, passage_size
+from branchrank.scoring.passage_size import PassageSize, disjoint, passage_size
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
@@ -69,15 +70,23 @@ class Measured:
         """What an agent did for each question, if the predictor is an agent."""
         return [row.agent for row in self.rows if row.agent]
 
-    @cached_property
-    def turns(self) -> int:
-        """The number of turns of an agent, each of which is an LLM call."""
-        begin, _, _ = AGENT_STAGE.partition("{}")
-        return sum(call.stage.startswith(begin) for call in self.calls)
-
     def per_agent(self, count: Callable[[AgentLog], int]) -> float | None:
         """Return a mean over the questions that an agent answered, or ``None`` if none did."""
         return _mean(map(count, self.agents))
+
+    @property
+    def steps_per_query(self) -> float | None:
+        """The mean number of an agent's turns, or of those with a tool call if LLM calls name no turn."""
+        begin, _, _ = AGENT_STAGE.partition("{}")
+        named = [{call.stage for call in row.calls if call.stage.startswith(begin)} for row in self.rows]
+        calling = [{step.turn for step in log.steps} for log in self.agents]
+        return _mean(map(len, named if any(named) else calling)) if self.agents else None
+
+    @property
+    def seen(self) -> float | None:
+        """The share of the questions with gold of which a tool showed a gold line, for an agent."""
+        rows = self.scores.answerable_rows(self.name)
+        return _mean(SHOWN in row.gold_ranks for row in rows) if self.agents else None
 
     @cached_property
     def answers(self) -> list[Judged]:
@@ -164,6 +173,29 @@ class Rates(Column[dict[str, object]]):
         super().__init__(lambda of: {name: of.rates[name] for name in measures})
 
 
+def _lines_shown(log: AgentLog) -> int:
+    """Return the number of different lines that tools showed."""
+    return sum(span.lines for span in disjoint(log.shown))
+
+
+class AgentColumn(Column[float | None]):
+    """A column of the table of agents, which ``summary.csv`` has too if some predictor is an agent."""
+
+    def __init__(
+        self,
+        compute: Callable[[Measured], float | None],
+        heading: str,
+        cell: Callable[[float | None], str] = number,
+        *,
+        meaning: str,
+    ) -> None:
+        super().__init__(compute, heading, cell, meaning=meaning)
+
+    def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
+        """Return whether a table shows the column by default."""
+        return table == "csv" and any(row.agents for row in rows)
+
+
 class SummaryRow(Measured):
     """One predictor's row in ``summary.csv``, with scores in 0..1 and ``None`` for missing values."""
 
@@ -202,16 +234,6 @@ class SummaryRow(Measured):
     #: The share of hits whose page already has a higher-ranked hit.
     repeated_pages = Column(lambda of: of.per_hit(sum(size.repeated_pages for size in of.sizes)),
         "repeated pages", percent)
-    #: The next four are ``None`` for predictors that are not agents.
-    tool_calls_per_query = Column(lambda of: of.per_agent(lambda log: len(log.steps)),
-        "tool calls", number, shown="terminal report")
-    agent_steps_per_query = Column(lambda of: of.per_query(of.turns) if of.turns else None,
-        "agent steps", number, shown="terminal report")
-    lines_shown_per_query = Column(lambda of: of.per_agent(lambda log: log.lines_shown),
-        "lines shown", _whole, shown="terminal report")
-    #: The share of the questions with gold of which a tool showed a gold line.
-    gold_seen = Column(lambda of: _mean(of.scores.seen(row) for row in of.scores.answerable_rows(of.name)),
-        "seen", percent, shown="terminal report")
     compute_p50_ms = Column(lambda of: _ms(of.warm.percentile(COMPUTE, 0.5)))
     llm_wait_p50_ms = Column(lambda of: _ms(of.warm.percentile(LLM_WAIT, 0.5)))
     cpu_mean_ms = Column(lambda of: of.warm.mean(CPU))
@@ -235,16 +257,26 @@ class SummaryRow(Measured):
         meaning="hits without lines whose text is not in the corpus")
     ambiguous_hits = Column(lambda of: of.total("ambiguous"), "ambiguous",
         meaning="hits without lines whose text is at several places of the corpus")
-    unanswered_queries = Column(lambda of: sum(not log.answered for log in of.agents), "unanswered",
-        meaning="queries that an agent ended without an answer, so that the passages that it was shown count")
-    unread_citations = Column(lambda of: sum(log.unread for log in of.agents), "unread",
-        meaning="cited passages of which no tool had shown a line")
-    invalid_citations = Column(lambda of: sum(log.invalid for log in of.agents), "invalid",
-        meaning="citations of lines that do not exist, which are not hits")
     untimed_failures = Column(lambda of: of.warm.failed, "untimed",
         meaning="failed queries, which p50 and p95 do not contain")
     different_answers = Column(lambda of: of.warm.different, "different",
         meaning="queries with other hits in the latency pass, so no times are shown")
+    #: The means are ``None`` for predictors that are not agents.
+    agent_steps_per_query = AgentColumn(lambda of: of.steps_per_query, "steps",
+        meaning="turns of the LLM per question")
+    tool_calls_per_query = AgentColumn(lambda of: of.per_agent(lambda log: len(log.steps)), "tool calls",
+        meaning="calls of tools per question, without the one that gives the answer")
+    lines_shown_per_query = AgentColumn(lambda of: of.per_agent(_lines_shown), "lines shown", _whole,
+        meaning="different lines per question in the answers of the tools")
+    gold_seen = AgentColumn(lambda of: of.seen, "seen", percent,
+        meaning="questions with an answer of which a tool showed a gold line")
+    unread_citations = AgentColumn(lambda of: sum(log.unread for log in of.agents), "unread", _whole,
+        meaning="cited passages of which no tool had shown a line")
+    invalid_citations = AgentColumn(lambda of: sum(log.invalid for log in of.agents), "invalid", _whole,
+        meaning="citations of lines that do not exist, which are not hits")
+    unanswered_queries = AgentColumn(
+        lambda of: sum(not log.answered for log in of.agents), "unanswered", _whole,
+        meaning="queries that an agent ended without an answer, so that the passages that it was shown count")
     # fmt: on
 
     @property
@@ -261,6 +293,15 @@ COLUMNS: tuple[Column[Any], ...] = tuple(
 def columns_of(table: Place, rows: Sequence[SummaryRow]) -> list[Column[Any]]:
     """Return the columns that a table of these rows shows by default."""
     return [column for column in COLUMNS if column.is_in(table, rows)]
+
+
+def agent_table(rows: Sequence[SummaryRow]) -> Table | None:
+    """Return the table of what the agents did, or ``None`` if no predictor is an agent."""
+    agents = [row for row in rows if row.agents]
+    columns = [column for column in COLUMNS if isinstance(column, AgentColumn)]
+    cells: dict[str, Callable[[SummaryRow], str]] = {column.heading: column.text for column in columns}
+    caption = f"Agents. {'; '.join(f'{column.heading}: {column.meaning}' for column in columns)}"
+    return table_of(caption, agents, {"agent": lambda row: row.predictor, **cells}) if agents else None
 
 
 def summarize(

@@ -42,9 +42,9 @@ def passage_size(judged: Judged) -> PassageSize:
     question = judged.question
     kept = [hit for hit in judged.hits if hit.source != UNPLACED]
     lines = sum(hit.span.lines for hit in kept)
-    returned = _disjoint(map(judged.resolved, kept))
+    returned = disjoint(map(judged.resolved, kept))
     gold = [item.span for item in question.gold if not is_file_level(item, question) and item.span]
-    gold_lines = sum(judged.gold_lines(span, returned) for span in _disjoint(gold))
+    gold_lines = sum(judged.gold_lines(span, returned) for span in disjoint(gold))
     # Gold that has only blank lines counts, although the lines of the hits don't.
     counted = max(gold_lines, lines - sum(hit.blank_lines or 0 for hit in kept))
     return PassageSize(
@@ -60,7 +60,7 @@ def passage_size(judged: Judged) -> PassageSize:
     )
 
 
-def _disjoint(spans: Iterable[Span]) -> list[Span]:
+def disjoint(spans: Iterable[Span]) -> list[Span]:
     """Merge overlapping spans into disjoint spans that cover the same lines."""
     found: list[Span] = []
     for span in sorted(spans):

@@ -9,8 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 from support.made_runs import Planned, make_questions, make_run
+from support.predictors import Scripted, passage
 
-from branchrank.core.records import UNPLACED, GoldItem, Question, Span, StageTrace
+from branchrank.core.records import (
+    UNPLACED,
+    AgentLog,
+    GoldItem,
+    Question,
+    Retrieval,
+    Span,
+    StageTrace,
+    ToolStep,
+)
 from branchrank.runs.attribution import (
     gold_keys,
     gold_ranks,
@@ -18,6 +28,8 @@ from branchrank.runs.attribution import (
     lost_in,
     waterfall,
 )
+from branchrank.runs.bench.answering import answer
+from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.explanation import Explanation, short_id
 from branchrank.runs.rows import Row
 from branchrank.scoring.matching import JudgedHit
@@ -39,6 +51,44 @@ STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
 )
 def test_the_first_stage_that_explains_the_loss_is_named(ranks: dict[str, int], lost: str) -> None:
     assert lost_at(STAGES, ranks, found=False) == lost
+
+
+@pytest.mark.parametrize(
+    ("branches", "ranks", "lost"),
+    [
+        ("agent", {}, "tools"),
+        ("agent", {"shown": 7}, "citation"),
+        ("agent", {"shown": 7, "agent": 8, "fusion": 8}, "citation order"),
+        ("agent", {"agent": 8, "fusion": 8}, "citation order"),
+        ("agent bm25", {"shown": 7}, "citation"),
+        ("agent bm25", {"bm25": 7, "fusion": 9}, "fusion"),
+        ("agent bm25", {"shown": 1, "agent": 1, "fusion": 9}, "fusion"),
+        ("agent", {"shown": 1, "agent": 1, "fusion": 1, "rerank": 9}, "rerank"),
+    ],
+)
+def test_an_agent_loses_gold_before_the_other_stages(branches: str, ranks: dict[str, int], lost: str) -> None:
+    stages = ("shown", *branches.split(), "fusion", *(["rerank"] if "rerank" in ranks else []), "passages")
+    assert lost_at(stages, ranks, found=False) == lost
+    unanswered = lost_at(stages, ranks, found=False, answered=False)
+    assert unanswered == ("citation" if lost == "citation order" else lost)
+
+
+def test_an_agent_without_a_trace_has_the_stages_of_its_tools(tmp_path: Path) -> None:
+    (tmp_path / "tea.md").write_text("# Tea\n\nboil it\n\nsteep it\n")
+    steps = (
+        ToolStep(turn=1, tool="read_file", shown=("tea.md:1-2", "tea.md:3-3")),
+        ToolStep(turn=2, tool="read_file", shown=("tea.md:1-2",)),
+    )
+    found = Retrieval(hits=(passage("tea.md", 1, 1),), agent=AgentLog(steps=steps))
+    gold = (
+        GoldItem(source_file="tea.md", answer_quote="boil it"),
+        GoldItem(source_file="tea.md", answer_line_start=5, answer_line_end=5),
+    )
+    asked = Question(id="q", question="?", gold=gold, needs=((0,), (1,)))
+    row = answer(Scripted("mine", {"q": found}), asked, 5, places=HitPlaces(tmp_path))
+    assert (row.stages, row.gold_ranks, row.lost) == (("shown", "agent"), {"shown": 2}, "citation")
+    assert row.unseen == (2,)
+    assert [stage.keys for stage in row.trace] == [("tea.md:1-2", "tea.md:3-3"), ("tea.md:1-1",)]
 
 
 def test_gold_lost_in_the_passage_order_has_its_own_label() -> None:

@@ -26,7 +26,7 @@ from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
 from branchrank.core.records import Question, Record, Retrieval, StageTrace
-from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
+from branchrank.runs.attribution import DEPTH, agent_trace, gold_passages, gold_ranks, lost_at, unseen_groups
 from branchrank.runs.bench.child_process import ChildError
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.places import HitPlaces
@@ -183,22 +183,28 @@ def answer(
         return msgspec.structs.replace(row, status="failed", error=reason, agent=tools)
     hits = judged_hits(retrieval.hits, question)
     removed = retrieval.removed + len(retrieval.hits) - len(hits)
-    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
-    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
+    agent, trace = retrieval.agent, retrieval.trace
+    if agent is not None and not trace:
+        trace = agent_trace(agent, retrieval.hits)
+    stages = tuple(dict.fromkeys(stage.stage for stage in trace))
+    passages = gold_passages(question, trace, places.lines) if places else {}
+    ranks = gold_ranks(trace, predictor.gold_keys(question) | passages.keys())
     found = any(hit.gold is not None for hit in hits[:DEPTH])
-    agent = retrieval.agent
     return msgspec.structs.replace(
         row,
         hits=hits[:top_k],
         excluded=removed or msgspec.UNSET,
         **{name: count for name, count in counts.items() if count},
-        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
+        trace=tuple(shortened(stage, trace_depth) for stage in trace if trace_depth),
         stages=stages,
         gold_ranks=ranks,
-        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
+        lost=lost_at(stages, ranks, found, answered=agent is None or agent.answered)
+        if stages and question.answerable
+        else "",
         calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
         fallbacks=retrieval.fallbacks,
         agent=msgspec.UNSET if agent is None else msgspec.structs.replace(agent, text=""),
+        unseen=unseen_groups(question, trace, passages) or msgspec.UNSET,
     )
 
 

@@ -84,6 +84,13 @@ class HitPlaces:
             hits=tuple(hits), altered=altered, missing=missing, ambiguous=ambiguous, unknown=tuple(unknown)
         )
 
+    def lines(self, source: str) -> Sequence[str]:
+        """Return a document's lines, or none if the corpus does not have the document."""
+        try:
+            return self._lines_of(source)
+        except BranchRankError:
+            return ()
+
     def _anchored(self, hit: Hit, anchor: Anchor) -> Hit:
         placed = msgspec.structs.replace(
             hit, source=anchor.source, line_start=anchor.line_start, line_end=anchor.line_end
