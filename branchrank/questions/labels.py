@@ -156,6 +156,14 @@ def with_label(
     return labeled.with_gold(gold)
 
 
+def as_unanswerable(question: Question) -> Question:
+    """Return the question without gold, as one that the corpus does not answer. Its labels make no gold."""
+    labels = [msgspec.structs.replace(each, gold=None) for each in labels_of(question)]
+    extra = {LABELS: msgspec.to_builtins(labels)} if labels else {}
+    made = msgspec.structs.replace(question, answerable=False, extra={**question.extra, **extra})
+    return made.with_gold(())
+
+
 def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reanchoring:
     """Update the anchors of the gold (:func:`reanchor`) and the lines of the labels.
 

@@ -320,6 +320,14 @@ def replace_question(path: Path, question: Question, digest: str) -> None:
         _put(path, lines, own.index(True), question)
 
 
+def remove_question(path: Path, question_id: str, digest: str) -> None:
+    """Remove a question's line from a question file, as :func:`replace_question` replaces one."""
+    with only_writer_of(path):
+        lines = _lines(path, digest)
+        kept = [line for line in lines if not line.strip() or _question(line).id != question_id]
+        write_text(path, "".join(f"{line}\n" for line in kept))
+
+
 def _lines(path: Path, digest: str | None) -> list[str]:
     """Return the lines of a question file, which may be missing, after the check of its digest."""
     if digest not in (None, content_digest(path)):

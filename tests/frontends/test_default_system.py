@@ -13,7 +13,8 @@ import pytest
 from mcp import Client
 from support.commands import invoke, write_lines
 from support.front_doors import make_indexed
-from support.http_server import asking, post, running
+from support.http_server import CLIENT, asking, post, running
+from support.local_page import page_of
 from support.worlds import PAGES
 
 from branchrank import Run, Workspace, library
@@ -142,6 +143,11 @@ def test_every_door_answers_with_the_written_system(
         assert (answer["predictor"], hits_of(answer)) == (name, expected)
     assert served(monkeypatch, folder, text) == (name, expected)
     assert called(monkeypatch, folder, text) == expected
+    with page_of(folder) as page:
+        query = {"params": {"query": text}, "headers": {"x-branchrank": "page"}}
+        shown = CLIENT.get(f"{page.url}/api/search", **query).json()  # type: ignore[arg-type]
+    places = [(hit["source"], hit["first"], hit["last"]) for hit in shown["hits"][:5]]
+    assert (shown["predictor"], places) == (name, expected)
     assert (
         invoke(
             "benchmark",

@@ -111,7 +111,13 @@ def test_a_cross_site_form_post_is_refused(server: Running, media_type: str) -> 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/", 404), ("GET", "/retrieve", 405), ("POST", "/health", 405), ("GET", "/docs", 404)],
+    [
+        ("POST", "/", 405),
+        ("GET", "/none", 404),
+        ("GET", "/retrieve", 405),
+        ("POST", "/health", 405),
+        ("GET", "/docs", 404),
+    ],
 )
 def test_wrong_routes_are_refused(server: Running, method: str, path: str, status: int) -> None:
     answer = httpx2.request(method, server.url + path)

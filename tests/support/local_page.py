@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from starlette.types import ASGIApp
@@ -17,13 +18,13 @@ TOKEN = "the-token-of-this-start"
 READY = "document.getElementById('view').getAttribute('aria-busy') === 'false'"
 
 
-def page_of(folder: Path) -> contextlib.AbstractContextManager[Running]:
+@contextlib.contextmanager
+def page_of(folder: Path) -> Iterator[Running]:
     """Serve the page for the runs and the workspace in a folder."""
-    return running_at(lambda url: view_of(folder, url))
+    view = View(RunList([folder / "reports"]), WorkspaceFolder.open(folder / "data"), "ada")
+    with contextlib.closing(view), running_at(lambda url: app_of(view, url)) as started:
+        yield started
 
 
-def view_of(folder: Path, url: str) -> ASGIApp:
-    access = Access(hosts=(url.partition("//")[2],), origins=(url,), token=TOKEN)
-    return view_application(
-        View(RunList([folder / "reports"]), WorkspaceFolder.open(folder / "data"), "ada"), access
-    )
+def app_of(view: View, url: str) -> ASGIApp:
+    return view_application(view, Access(hosts=(url.partition("//")[2],), origins=(url,), token=TOKEN))

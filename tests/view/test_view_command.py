@@ -46,12 +46,9 @@ def test_the_browser_opens_a_private_file_that_contains_the_address(
     assert not forward.parent.exists()
 
 
-def test_a_port_in_use_and_a_folder_without_runs_are_errors(made: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(made: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = invoke("view", made / "reports", "--port", port, "--no-open")
     assert done.exit_code == 2
     assert "--port" in done.stderr
-    empty = invoke("view", tmp_path, "--no-open")
-    assert empty.exit_code == 3
-    assert f"no runs in {tmp_path}" in empty.stderr

@@ -383,7 +383,7 @@ def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running,
     page.write_text(page.read_text().replace("40 line 24", "word " * 100))
     browser.look(400)
     open_desk(browser, desk, own)
-    browser.run("document.querySelector('#view p a').focus()")
+    browser.run("document.querySelector('header .button').focus()")
     for keys, condition in (
         (["Enter"], f"{READY} && document.activeElement.name === 'text'"),
         (["Enter"], SAID % "pick the lines"),
@@ -409,7 +409,7 @@ def test_a_question_is_added_with_the_keyboard(browser: Chromium, desk: Running,
         assert browser.run(
             "[...document.querySelectorAll('.lines')].every((b) => b.scrollWidth <= b.clientWidth)"
         )
-        browser.click("document.querySelector('[data-line=\"24\"]')")  # in the middle of its rows
+        browser.click("document.querySelector('.lines [data-line=\"24\"]')")  # in the middle of its rows
         assert browser.run(f"[...{PICKED}].map((line) => line.dataset.line)") == ["24"]
     browser.console.clear()
     assert violations(browser) == []
@@ -463,3 +463,101 @@ def test_the_headings_above_a_passage_are_as_the_document_has_them(desk: Running
         given |= {"document": lines["digest"], "version": version}
         answer = give(server, given).json()
     assert answer["passages"][0]["heading"].startswith(f"set_up() of a C++ {pages[0]}")
+
+
+def edit(server: Running, shown: Any, change: str, text: str = "", **more: Any) -> httpx2.Response:
+    sent = {"origin": server.url, "authorization": f"Bearer {TOKEN}"}
+    body = {"question": shown["id"], "version": shown["version"], "change": change, "text": text, **more}
+    return CLIENT.post(f"{server.url}/api/edits", json=body, headers=sent)
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    return (folder / "data" / "questions.jsonl").read_bytes().splitlines()
+
+
+def test_a_question_is_edited_marked_unanswerable_and_deleted(desk: Running, own: Path) -> None:
+    before = lines_of(own)
+    give(desk, body_of(state(desk, own, "q0001"), own))
+    with page_of(own) as other:  # what another page writes in between stays
+        given = body_of(state(other, own, "q0002"), own, "partly")
+        assert give(other, given).status_code == 200
+    shown = state(desk, own, "q0001")
+    assert edit(desk, shown, "text", "  where now?  ").status_code == 200
+    changed = stored(own, "q0001")
+    assert (changed.question, len(changed.gold), len(labels_of(changed))) == ("where now?", 2, 1)
+    assert edit(desk, shown, "delete").json()["error"]["code"] == "changed", "it is not what the page showed"
+    assert edit(desk, state(desk, own, "q0001"), "unanswerable").status_code == 200
+    [label] = labels_of(changed := stored(own, "q0001"))
+    assert (changed.answerable, changed.gold, label.label, label.gold) == (False, (), "yes", None)
+    shown = state(desk, own, "q0001")
+    assert (shown["answerable"], shown["gold_lines"], shown["labels"]) == (False, [], {"ada": 1})
+    assert give(desk, body_of(shown, own)).json()["answerable"], "a label makes it answerable again"
+    assert edit(desk, state(desk, own, "q0001"), "delete").status_code == 200
+    assert lines_of(own)[:1] + lines_of(own)[2:] == before[:1] + before[3:]
+    assert [each.label for each in labels_of(stored(own, "q0002"))] == ["partly"]
+    (own / "data" / "questions.jsonl").write_bytes(lines_of(own)[0] + b"\n")
+    assert edit(desk, state(desk, own), "delete").status_code == 200
+    assert state(desk, own)["total"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"change": "other"},
+        {"question": "nothing"},
+        {"text": " "},
+        {"text": "where does kettle 3 boil"},
+        {"text": "x" * 10_001},
+        {"version": ""},
+        {"path": "/tmp/x"},
+    ],
+)
+def test_a_wrong_edit_writes_nothing(desk: Running, own: Path, wrong: dict[str, Any]) -> None:
+    before = lines_of(own)
+    assert edit(
+        desk, state(desk, own, "q0001"), **{"change": "text", "text": "new", **wrong}
+    ).status_code in (
+        409,
+        422,
+    )
+    assert lines_of(own) == before
+
+
+def test_of_edits_sent_at_once_one_is_written(desk: Running, own: Path) -> None:
+    shown = [state(desk, own, f"q{number:04}") for number in range(8)]
+    with ThreadPoolExecutor(8) as windows:
+        codes = [each.status_code for each in windows.map(lambda one: edit(desk, one, "delete"), shown)]
+    assert sorted(codes) == [200, *[409] * 7]
+    assert len(lines_of(own)) == 31
+
+
+def test_the_gold_comes_first_and_changes_are_said(browser: Chromium, desk: Running, own: Path) -> None:
+    browser.look(400)
+    give(desk, body_of(state(desk, own, "q0001"), own, "no"))
+    hostile = "why <b>bold</b> <img src=x onerror=alert(1)>?"
+    open_desk(browser, desk, own)
+    browser.visit(f"{desk.url}/label?run={key_of(own)}&question=q0001")
+    browser.wait(READY)
+    gold = "[...document.querySelectorAll('.golds mark')].map((mark) => mark.textContent)"
+    docs = (own / "docs" / "page-1.md").read_text().replace("\x1b", "�").split("\n")
+    assert browser.run(gold) == docs[4:8]
+    order = "document.querySelector('.golds').compareDocumentPosition(document.querySelector('.cards'))"
+    assert browser.run(order) == 4, "the gold is before the passages"
+    browser.run("document.querySelector('.edit').open = true")
+    browser.run(f"document.querySelector('[name=edited]').value = {json.dumps(hostile)}")
+    browser.run("document.querySelector('.edit form button').click()")
+    browser.wait(f"{READY} && document.querySelector('#view h2')?.textContent === {json.dumps(hostile)}")
+    assert browser.run(SAID % "Saved: the new text of q0001")
+    assert browser.run("document.querySelectorAll('b, img').length") == 0
+    press = "document.querySelector('.edit').open = true; document.querySelector('.edit p button{}').click()"
+    browser.run(press.format(""))
+    browser.wait(f"{READY} && {SAID % 'counts as unanswerable'}")
+    browser.run(press.format(".danger"))
+    assert "1 by ada" in browser.run("document.querySelector('.danger').textContent")
+    assert len(lines_of(own)) == 32, "the first press only asks"
+    assert violations(browser) == []
+    browser.run(press.format(".danger"))
+    browser.wait(f"{READY} && {SAID % 'q0001 is deleted, with its labels (1 by ada)'}")
+    assert len(lines_of(own)) == 31
+    assert browser.run("location.search").endswith("question=q0002")
+    assert browser.console == browser.dialogs == []

@@ -119,7 +119,6 @@ def test_a_comparison_has_the_verdicts_of_the_command(page: Running, made: Path)
     "path",
     [
         "questions?run=../data",
-        "questions?run=",
         "questions?run=broken",
         "question?run=.&id=q0001",
         "compare?run=%2Fetc&against=%2Fetc",
@@ -177,3 +176,73 @@ def test_a_reader_filters_opens_and_reloads(browser: Chromium, page: Running, ma
     browser.wait("document.querySelector('.document .hitline')")
     assert browser.run("document.querySelectorAll('.document mark').length") > 0
     assert browser.console == []
+
+
+def test_different_systems_are_compared_on_either_side(page: Running, made: Path) -> None:
+    first, second, _ = runs_of(made)
+    for keys, pair in (((second, first), ("extra", "local")), ((first, first), ("hybrid", "local"))):
+        query = {"run": keys[0].name, "against": keys[1].name, "system": pair[0], "other": pair[1]}
+        [shown] = ask(page, "compare", **query)["systems"]
+        options = CompareOptions(predictor=pair[0], baseline=pair[1])
+        [wanted] = compare_runs(*map(Run.load, keys), options).pairs
+        assert (shown["system"], shown["baseline"]) == pair
+        assert (shown["sentence"], shown["won"]) == (sentence(wanted.comparison), list(wanted.won))
+        filters = {"change": "better", "predictor": pair[0], "other": pair[1]}
+        listed = ask(page, "questions", run=keys[0].name, against=keys[1].name, **filters)["questions"]
+        assert [question[0] for question in listed] == list(wanted.won)
+    assert "no predictor" in ask(page, "compare", **{**query, "system": "nothing"})["problem"]
+
+
+def test_side_by_side_starts_with_the_last_two_runs(browser: Chromium, page: Running, made: Path) -> None:
+    browser.look(1400)
+    browser.visit(f"{page.url}/compare")
+    browser.wait(READY)
+    chosen = "[...document.querySelectorAll('.picks select')].map((each) => each.value)"
+    keys = [each.name for each in runs_of(made)]
+    assert browser.run(chosen) == [keys[2], keys[1], ""]
+    browser.visit(f"{page.url}/compare?run={keys[1]}&against={keys[0]}&system=extra")
+    browser.wait(READY)
+    assert browser.run(chosen) == [keys[1], keys[0], "extra", "local"]
+    assert browser.run("document.querySelector('tbody th').textContent") == "extra vs local"
+    change = (
+        "(select) => { select.value = '<b>bold</b>';"
+        " select.dispatchEvent(new Event('change', { bubbles: true })); }"
+    )
+    browser.visit(f"{page.url}/compare?run={keys[2]}&against={keys[2]}")
+    browser.wait(READY)
+    browser.run(f"({change})(document.querySelector('[name=other]'))")
+    browser.wait(f"{READY} && document.querySelector('tbody th')?.textContent.endsWith(' vs <b>bold</b>')")
+    assert browser.console == []
+
+
+def test_two_filters_are_shown_and_the_others_are_under_more(
+    browser: Chromium, page: Running, made: Path
+) -> None:
+    browser.look(1400)
+    visible = (
+        "[...document.querySelectorAll('form.filters :is(select, input)')]"
+        ".filter((each) => each.checkVisibility()).map((each) => each.name)"
+    )
+    for query, names in (
+        ("", {"words", "outcome"}),
+        ("&predictor=local", {"words", "outcome", "predictor", "lost"}),
+    ):
+        browser.visit(f"{page.url}/questions?run={runs_of(made)[0].name}{query}")
+        browser.wait(READY)
+        shown = set(browser.run(visible))
+        assert names <= shown
+        assert (shown == names) == (not query)
+
+
+def test_without_a_run_the_questions_of_the_workspace_are_listed(
+    browser: Chromium, page: Running, made: Path
+) -> None:
+    found = ask(page, "questions", words="Q0007 KETTLE")
+    assert [each[:2] for each in found["questions"]] == [["q0007", "where does kettle 7 boil"]]
+    assert found["questions"][0][2:] == [[["page-7.md", 5, 8]], True]
+    assert [len(ask(page, "questions", page=number)["questions"]) for number in (0, 1, 99)] == [20, 12, 12]
+    browser.visit(f"{page.url}/questions?run=")
+    browser.wait(READY)
+    assert browser.run("document.querySelectorAll('.own-question').length") == 20
+    browser.run("document.querySelector('.own-question a').click()")
+    browser.wait(f"{READY} && document.querySelector('#view h2')?.textContent === 'where does kettle 0 boil'")

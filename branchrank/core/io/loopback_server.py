@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Container
 
 import h11
 import msgspec
@@ -79,8 +80,14 @@ def busy(message: str) -> Refusal:
 class Guard:
     """An ASGI application that checks each request before it calls another application."""
 
-    def __init__(self, application: ASGIApp, access: Access, *, flags: bool = True) -> None:
-        """Wrap ``application``. With ``flags``, the command has flags that allow more hosts and origins."""
+    def __init__(
+        self, application: ASGIApp, access: Access, *, flags: bool = True, public: Container[str] = ()
+    ) -> None:
+        """Wrap ``application``. With ``flags``, the command has flags that allow more hosts and origins.
+
+        The paths in ``public`` can be read without the token, and with any ``Origin``, because browsers send
+        that of the page with the request for a module.
+        """
         self.application = CORSMiddleware(
             application,
             allow_origins=access.origins,
@@ -88,6 +95,7 @@ class Guard:
             allow_headers=("*",),
         )
         self.access = access
+        self._public = public
         self._fixes = ("; allow it with --allowed-host", "; allow it with --allowed-origin")
         if not flags:
             self._fixes = ("", "")
@@ -109,9 +117,12 @@ class Guard:
                 added["x-content-type-options"] = "nosniff"
             await send(message)
 
+        is_public = scope["path"] in self._public and scope["method"] in ("GET", "HEAD")
         try:
-            self._check_place(headers)
-            if not is_preflight:
+            self._check_host(headers)
+            if not is_public:
+                self._check_origin(headers)
+            if not is_public and not is_preflight:
                 self._check_token(headers)
             body = await self._body(headers, receive)
         except Refusal as refusal:
@@ -128,10 +139,12 @@ class Guard:
 
         await self.application(scope, whole, safely)
 
-    def _check_place(self, headers: Headers) -> None:
+    def _check_host(self, headers: Headers) -> None:
         if not self.access.answers_host(headers.getlist("host")):
             message = "the Host header is not an allowed name of this server"
             raise Refusal(421, "wrong_host", message + self._fixes[0])
+
+    def _check_origin(self, headers: Headers) -> None:
         if not self.access.answers_origin(headers.getlist("origin")):
             message = "pages from this Origin may not send requests"
             raise Refusal(403, "wrong_origin", message + self._fixes[1])

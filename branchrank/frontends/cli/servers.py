@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from branchrank.core.errors import RunError
 from branchrank.core.settings import DEFAULT_DATA_DIR, DEMO_FOLDER
 from branchrank.frontends.cli.options import (
     DATA_DIR,
@@ -177,23 +176,20 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
 def view(reports: Path | None, data_dir: Path, annotator: str, port: int, no_open: bool) -> None:
     """Show the runs in the folder REPORTS on a local web page (default: reports and branchrank-demo/reports).
 
-    The page lists all runs with their verdicts and trends, shows the questions of one run or of two runs side
-    by side, and lets you add questions and label the passages that the systems found. Both are stored in the
-    question file of the workspace. Without REPORTS and --data-dir, and without a workspace in data, the
-    workspace is that of the demo. Only this machine can reach the page, and the page loads nothing from other
-    servers.
+    The page searches the documents, lists all runs with their verdicts and trends, shows the questions of one
+    run or of two runs side by side, and lets you write questions and label the passages that the systems
+    found. Both are stored in the question file of the workspace. Without REPORTS and --data-dir, and without
+    a workspace in data, the workspace is that of the demo. Only this machine can reach the page, and the page
+    loads nothing from other servers.
     """
     from branchrank.frontends.serve.view import View, serve_view
     from branchrank.frontends.serve.view_runs import RunList
     from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
     from branchrank.runs.directory import RUN_FOLDERS
 
-    folders = RUN_FOLDERS if reports is None else (reports,)
-    runs = RunList(folders)
-    if not runs.directories():
-        remedy = "branchrank view FOLDER, or branchrank demo"
-        raise RunError(f"there are no runs in {folders[0]}", remedy=remedy)
+    runs = RunList(RUN_FOLDERS if reports is None else (reports,))
     if reports is None and data_dir == DEFAULT_DATA_DIR and not (data_dir / CONFIG).exists():
         data_dir = DEMO_FOLDER if (DEMO_FOLDER / CONFIG).exists() else data_dir
     page = View(runs, WorkspaceFolder.open(data_dir), annotator.strip() or getpass.getuser())
-    serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)
+    with contextlib.closing(page):
+        serve_view(page, secrets.token_urlsafe(), port, lambda url: say(f"page: {url}"), browse=not no_open)

@@ -1,4 +1,4 @@
-"""The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
+"""The HTTP application with ``POST /retrieve``, ``GET /health``, an OpenAPI description and a search page.
 
 The record classes in this module define the requests and responses, and the OpenAPI description contains the
 JSON schemas of these classes. Retrievals run in a small thread pool. If the pool's queue is full, the server
@@ -8,8 +8,9 @@ responds with status 503.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -24,9 +25,9 @@ from branchrank.core.io.loopback_server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record
 from branchrank.frontends.serve.service import QueueFullError, RequestRefused, Service, Workers
+from branchrank.frontends.serve.shared_page import PUBLIC, QUERY_CHARACTERS, page_routes, query_of, searched
 from branchrank.search.systems.query import FILTER_KEYS
 
-QUERY_CHARACTERS = 10_240
 TOP_K = 100
 #: The default number of hits, which equals the default of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
@@ -37,6 +38,8 @@ Condition = Annotated[
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
 ]
 MESSAGE_CHARACTERS = 300
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +106,14 @@ def application(service: Service, workers: Workers, access: Access) -> Guard:
         """Return the best passages for a query, best first."""
         return _json(await _retrieved(service, workers, request))
 
+    @app.get("/api/search", include_in_schema=False)
+    async def search(request: Request) -> Response:
+        """Return the hits that the page shows."""
+        asked = query_of(request)
+        return _json(await _answered(workers, lambda: searched(service, *asked)))
+
+    app.router.routes.extend(page_routes(["/"], only="search"))
+
     @app.exception_handler(Refusal)
     async def refused(_request: Request, refusal: Refusal) -> Response:
         return refusal.response
@@ -117,7 +128,7 @@ def application(service: Service, workers: Workers, access: Access) -> Guard:
 
     schema = _openapi(app, service, bool(access.token))
     app.openapi = lambda: schema  # type: ignore[method-assign]
-    return Guard(app, access)
+    return Guard(app, access, public=PUBLIC)
 
 
 async def _retrieved(service: Service, workers: Workers, request: Request) -> RetrieveAnswer:
@@ -134,10 +145,16 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
         raise Refusal(422, "invalid", safe(str(error))[:MESSAGE_CHARACTERS]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(400, "malformed", "the body is not JSON in UTF-8") from None
+    name, found = await _answered(
+        workers, lambda: service.retrieve(asked.query, asked.top_k, asked.predictor, asked.filters)
+    )
+    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=found.remarks)
+
+
+async def _answered(workers: Workers, work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread, and return its result. Raises :class:`Refusal` if it can't be run."""
     try:
-        name, found = await workers.run(
-            lambda: service.retrieve(asked.query, asked.top_k, asked.predictor, asked.filters)
-        )
+        return await workers.run(work)
     except RequestRefused as refusal:
         raise Refusal(422, refusal.code, safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
     except QueueFullError:
@@ -146,7 +163,6 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
         # The message may contain paths and hosts, which clients must not see.
         _log.error("%s", safe(error.message))
         raise _failed() from None
-    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=found.remarks)
 
 
 def _failed() -> Refusal:

@@ -1,7 +1,7 @@
 """The local page for finished runs: an HTTP application with static files and JSON.
 
-1. The page is plain HTML, CSS and JavaScript from the folder ``page``, and the style sheet of the report. The
-   content security policy allows only these files, and no other origin may read or frame them.
+1. The page's files and its search are those of :mod:`branchrank.frontends.serve.shared_page`. The workspace
+   is opened for the first search.
 2. Each request must have this server's address in its ``Host`` header
    (:mod:`branchrank.core.io.access`).
 3. A request that writes must also have this address in its ``Origin`` header, and the token of this start in
@@ -12,14 +12,14 @@
 
 from __future__ import annotations
 
+import shlex
 import webbrowser
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
-from typing import Any
+from threading import Lock, Thread
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -33,46 +33,44 @@ from branchrank.core.io.access import Access
 from branchrank.core.io.files import NOT_JSON, read_beneath
 from branchrank.core.io.loopback_server import Guard, Refusal, http_server, listen, url_of
 from branchrank.core.io.printable import safe
+from branchrank.core.records import Record
+from branchrank.frontends.serve.service import RequestRefused, Service
+from branchrank.frontends.serve.shared_page import HEADERS, page_routes, query_of, searched
 from branchrank.frontends.serve.view_documents import Documents
 from branchrank.frontends.serve.view_labels import GivenLabel, LabelDesk
+from branchrank.frontends.serve.view_question_file import GivenEdit
 from branchrank.frontends.serve.view_questions import Filters, QuestionLists
 from branchrank.frontends.serve.view_runs import REPORTS, RunList, compared, trends
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import ChangedFileError
 from branchrank.reports.writing import script_source
 from branchrank.runs.directory import MOST_BYTES
+from branchrank.search.systems.builtin import BUILTIN
+from branchrank.workspace import Workspace
 
 HOST = "127.0.0.1"
-#: The page's files, with their package and media type.
-_FILES = {
-    "report.css": ("branchrank.reports", "page.css", "text/css"),
-    "answers.js": ("branchrank.reports", "answers.js", "text/javascript"),
-    "view.css": ("branchrank.frontends.serve", "view.css", "text/css"),
-    **{
-        name: ("branchrank.frontends.serve", name, "text/javascript")
-        for name in ("view.js", "runs.js", "questions.js", "compare.js", "labels.js")
-    },
-}
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 #: A report is a page of its own, in whose sandbox only BranchRank's own script runs.
 _REPORT_HEADERS = {
-    **_HEADERS,
+    **HEADERS,
     "content-security-policy": "sandbox allow-scripts; default-src 'none'; "
     f"script-src {script_source()}; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "cross-origin-opener-policy": "unsafe-none",  # the HTML standard requires this with a sandbox
 }
 #: The paths of the page's views, which all have the same HTML.
-_VIEWS = ("/", "/questions", "/compare", "/label")
+_VIEWS = ("/", "/search", "/questions", "/compare", "/label")
 #: The prefix of the parameters that select a slice.
 _SLICE = "slice:"
+
+T = TypeVar("T")
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """A step to the first run, with its commands, one a line."""
+
+    title: str
+    commands: str
+    done: bool = False
 
 
 class View:
@@ -83,25 +81,77 @@ class View:
         self.documents = Documents(folder)
         self.questions = QuestionLists(runs, self.documents)
         self.labels = LabelDesk(self.questions, self.documents, annotator)
+        self._lock = Lock()
+        self._service: Service | None = None
+
+    def close(self) -> None:
+        """Close the workspace that a search has opened. The next search opens it again."""
+        with self._lock:
+            if self._service is not None:
+                self._service.workspace.close()
+            self._service = None
+
+    def search_json(self, request: Request) -> object:
+        """Return the hits for a query with any predictor of the workspace that can run."""
+        query, predictor = query_of(request)
+        try:
+            with self._lock:
+                if self._service is None:
+                    workspace = Workspace.open(self.documents.folder.data_dir)
+                    names = workspace.default_predictors(*BUILTIN)
+                    self._service = Service(workspace, names)
+                service = self._service
+            return searched(service, query, predictor)
+        except BranchRankError:
+            self.close()  # once the index is built, another is opened
+            raise
 
     def runs_json(self, _request: Request) -> object:
         """Return the runs, newest first, and the trend of each experiment."""
         found = self.runs.summaries()
-        return {"runs": found, "trends": trends(found)}
+        return {"runs": found, "trends": trends(found), "steps": [] if found else self._steps()}
+
+    def _steps(self) -> list[Step]:
+        """Return what leads to the first run."""
+        known, folder = self.documents.root is not None, self.documents.folder
+        place = f"--data-dir {shlex.quote(str(folder.data_dir))}"
+        init = "" if known else f"branchrank init PATH/TO/YOUR/DOCS {place}\n"
+        file = shlex.quote(str(folder.questions_path)) if known else "questions.jsonl"
+        compare = (
+            f"branchrank benchmark {place} --reports {shlex.quote(str(self.runs.folders[0]))} --name first"
+        )
+        return [
+            Step(
+                title="Index your documents",
+                commands=f"{init}branchrank index {place}",
+                done=known and bool(folder.index_names),
+            ),
+            Step(
+                title="Write questions that your readers ask, here or with the command",
+                commands=f"branchrank questions add {file} {place}",
+                done=known and bool(self.labels.file.known()),
+            ),
+            Step(title="Compare systems on your questions", commands=compare),
+        ]
 
     def questions_json(self, request: Request) -> object:
-        """Return one page of the questions that pass the filters."""
+        """Return one page of a run's questions that pass the filters, or of the workspace's questions."""
         asked = request.query_params
+        page = asked.get("page", "")
+        number = int(page) if page.isdecimal() and len(page) < 10 else 0
+        if not asked.get("run"):
+            return self.labels.file.listed(asked.get("words", ""), number)
         filters = Filters(
-            **{name: asked.get(name, "") for name in ("predictor", "outcome", "lost", "change", "words")},
+            **{
+                name: asked.get(name, "")
+                for name in ("predictor", "outcome", "lost", "change", "other", "words")
+            },
             slices={
                 name.removeprefix(_SLICE): value
                 for name, value in asked.items()
                 if name.startswith(_SLICE) and value
             },
         )
-        page = asked.get("page", "")
-        number = int(page) if page.isdecimal() and len(page) < 10 else 0
         return self.questions.listed(_run_keys(request), filters, number)
 
     def question_json(self, request: Request) -> object:
@@ -114,7 +164,8 @@ class View:
 
     def comparison_json(self, request: Request) -> object:
         """Return the comparison of two runs as text, and a table with a row per system."""
-        return compared(*(self.runs.directory(key) for key in _run_keys(request, 2)))
+        run, against = map(self.runs.directory, _run_keys(request, 2))
+        return compared(run, against, *(request.query_params.get(name, "") for name in ("system", "other")))
 
     def documents_json(self, _request: Request) -> object:
         """Return the names of the workspace's documents, and the newest run of its questions."""
@@ -137,14 +188,6 @@ class View:
         """Return a question to label, with its passages."""
         return self.labels.page(*(request.query_params.get(name, "") for name in ("run", "question")))
 
-    def add_label(self, body: bytes) -> object:
-        """Write a label, and return the question's new state."""
-        try:
-            given = msgspec.json.decode(body, type=GivenLabel)
-        except NOT_JSON as error:
-            raise Refusal(422, "invalid", safe(str(error))) from None
-        return self.labels.add(given)
-
 
 def _run_keys(request: Request, least: int = 1) -> list[str]:
     """Return the run, and the run that it is compared with if there is one.
@@ -163,9 +206,9 @@ def view_application(view: View, access: Access) -> Guard:
     ``access`` contains the page's only origin. Its token is needed only for writing.
     """
     routes = [
-        *(Route(path, _page) for path in _VIEWS),
-        Route("/page/{name}", _file),
+        *page_routes(_VIEWS),
         Route("/report/{name}", view.report),
+        Route("/api/search", _answer(view.search_json)),
         Route("/api/runs", _answer(view.runs_json)),
         Route("/api/questions", _answer(view.questions_json)),
         Route("/api/question", _answer(view.question_json)),
@@ -174,27 +217,12 @@ def view_application(view: View, access: Access) -> Guard:
         Route("/api/documents", _answer(view.documents_json)),
         Route("/api/places", _answer(view.places_json)),
         Route("/api/label", _answer(view.label_json)),
-        Route("/api/labels", _writing(view.add_label, access), methods=["POST"]),
+        Route("/api/labels", _writing(GivenLabel, view.labels.add, access), methods=["POST"]),
+        Route("/api/edits", _writing(GivenEdit, view.labels.file.edit, access), methods=["POST"]),
     ]
-    handlers = {Refusal: _refused, BranchRankError: _refused, Exception: _fault}
+    handlers = {Refusal: _refused, RequestRefused: _refused, BranchRankError: _refused, Exception: _fault}
     app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, msgspec.structs.replace(access, token=""), flags=False)
-
-
-def _page(_request: Request) -> Response:
-    return _asset("branchrank.frontends.serve", "view.html", "text/html")
-
-
-def _file(request: Request) -> Response:
-    found = _FILES.get(request.path_params["name"])
-    if found is None:
-        raise Refusal(404, "no_file", "the page has no such file")
-    return _asset(*found)
-
-
-def _asset(package: str, name: str, media_type: str) -> Response:
-    content = files(package).joinpath("page", name).read_bytes()
-    return Response(content, headers=_HEADERS, media_type=media_type)
 
 
 def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
@@ -203,7 +231,7 @@ def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
 
 
 def _writing(
-    write: Callable[[bytes], object], access: Access
+    body_type: type[T], write: Callable[[T], object], access: Access
 ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Return the endpoint that passes a body to ``write``, if the page of this start has sent the request."""
 
@@ -217,20 +245,23 @@ def _writing(
             raise Refusal(403, "wrong_origin", "only the page itself may write")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
-        body = await request.body()
-        return await run_in_threadpool(_json, lambda: write(body))
+        try:
+            given = msgspec.json.decode(await request.body(), type=body_type)
+        except NOT_JSON as error:
+            raise Refusal(422, "invalid", safe(str(error))) from None
+        return await run_in_threadpool(_json, lambda: write(given))
 
     return endpoint
 
 
 def _json(make: Callable[[], object]) -> Response:
-    return Response(msgspec.json.encode(make()), headers=_HEADERS, media_type="application/json")
+    return Response(msgspec.json.encode(make()), headers=HEADERS, media_type="application/json")
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
     if isinstance(error, ChangedFileError):
         error = Refusal(409, "changed", safe(error.message))
-    elif isinstance(error, BranchRankError):
+    elif isinstance(error, BranchRankError | RequestRefused):
         error = Refusal(422, "refused", safe(str(error)))
     assert isinstance(error, Refusal)
     return error.response

@@ -48,10 +48,18 @@ class Documents(Mapping[str, list[str]]):
         self._lines: dict[str, tuple[int, list[str]]] = {}
         self._shown: dict[str, tuple[list[str], ShownDocument]] = {}
         self.problem = ""
-        try:
-            self.root: Path | None = folder.corpus_root
-        except BranchRankError as error:
-            self.root, self.problem = None, error.message
+        self._root: Path | None = None
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the documents. A workspace that was not usable is read again."""
+        if self._root is None:
+            try:
+                self.folder = WorkspaceFolder.open(self.folder.data_dir)
+                self._root = self.folder.corpus_root
+            except BranchRankError as error:
+                self.problem = error.message
+        return self._root
 
     def root_of(self, record: RunRecord) -> Path | None:
         """Return the folder of the documents if they are those of the run, and ``None`` otherwise."""

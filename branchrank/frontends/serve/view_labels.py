@@ -5,19 +5,16 @@
    run of other questions has no passages, and its questions are never added to the workspace's question file.
 2. The annotator labels a passage, or picks lines. Lines inside a pooled passage narrow its label to these
    lines. Other lines are a passage of their own.
-3. Each label is written immediately. The first label of a new question also adds the question. The page
-   sends the digest of the question file that it knows, and the digest of the document that it shows. If one
-   of the files has changed, nothing is written.
+3. Each label and each change to a question is written immediately. The first label of a new question also
+   adds the question. The page sends the digest of the question file that it knows, and the digest of the
+   document that it shows. If one of the files has changed, nothing is written.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Annotated
 from weakref import WeakKeyDictionary
-
-import msgspec
 
 from branchrank.core.errors import QuestionError, RunError, UsageError
 from branchrank.core.io.printable import safe
@@ -25,6 +22,12 @@ from branchrank.core.records import SEED, GoldItem, LineNumber, Question, Record
 from branchrank.documents.document import Document, breadcrumbs
 from branchrank.documents.loading import read_documents
 from branchrank.frontends.serve.view_documents import Documents
+from branchrank.frontends.serve.view_question_file import (
+    Place,
+    Text,
+    WorkspaceQuestionFile,
+    place_of,
+)
 from branchrank.frontends.serve.view_questions import QuestionLists, RunQuestions
 from branchrank.questions.anchoring import new_question, span_digest
 from branchrank.questions.labels import Choice, Label, labels_of, made_gold, overlapping, with_label
@@ -34,7 +37,6 @@ from branchrank.questions.question_files import (
     append_question,
     content_digest,
     draw,
-    load_questions,
     replace_question,
 )
 from branchrank.runs.passage_pools import other_documents, pooled, to_label
@@ -43,10 +45,8 @@ from branchrank.runs.passage_pools import other_documents, pooled, to_label
 DEPTH = 5
 #: The number of lines shown before and after a passage.
 AROUND = 3
-
-Text = Annotated[str, msgspec.Meta(max_length=10_000)]
-#: A document with the first and the last line, or without lines for a whole document.
-Place = tuple[str, int | None, int | None]
+#: The number of gold items whose lines are shown.
+SHOWN_GOLD = 5
 
 
 class GivenLabel(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,9 +94,11 @@ class LabelPage(Record, frozen=True, kw_only=True):
     """One question with its gold and its passages, and the place of the question among the others.
 
     ``run`` is the run with the passages, or "" for the reason in ``note``. Without a question in the file,
-    ``id`` is "". ``with_gold`` and ``labeled`` count the questions that have gold and the annotator's labels.
-    ``waiting`` is the next question that has a passage without a label, or "" if there is none. If no later
-    question has such a passage, ``earlier`` is the number of earlier questions that have one.
+    ``id`` is "". ``gold_lines`` contains the first line and the lines around each of the first gold items.
+    ``labels`` maps each annotator to the number of their labels of the question. ``with_gold`` and
+    ``labeled`` count the questions that have gold and the annotator's labels. ``waiting`` is the next
+    question that has a passage without a label, or "" if there is none. If no later question has such a
+    passage, ``earlier`` is the number of earlier questions that have one.
     """
 
     file: str
@@ -106,7 +108,10 @@ class LabelPage(Record, frozen=True, kw_only=True):
     note: str
     id: str
     question: str
+    answerable: bool
     gold: tuple[Place, ...]
+    gold_lines: tuple[tuple[int, tuple[str, ...]], ...]
+    labels: dict[str, int]
     passages: tuple[ShownPassage, ...]
     number: int
     total: int
@@ -123,18 +128,15 @@ class LabelDesk:
 
     def __init__(self, lists: QuestionLists, documents: Documents, annotator: str) -> None:
         self._lists, self._documents, self._annotator = lists, documents, annotator
+        self.file = WorkspaceQuestionFile(documents)
         #: The pooled passages of each question. The labels do not change them.
         self._pools: WeakKeyDictionary[RunQuestions, dict[str, list[Span]]] = WeakKeyDictionary()
         #: The lines of a document that were read, the document, and the headings above each section.
         self._parsed: dict[str, tuple[list[str], Document, tuple[str, ...]]] = {}
 
-    @property
-    def _path(self) -> Path:
-        return self._documents.folder.questions_path
-
     def newest(self) -> str:
         """Return the key of the newest run that asked questions of the workspace, or ""."""
-        return "" if self._documents.root is None else self._lists.newest(self._known())
+        return "" if self._documents.root is None else self._lists.newest(self.file.known())
 
     def page(self, key: str, question_id: str = "") -> LabelPage:
         """Return a question, by default the first that has a passage without a label.
@@ -142,7 +144,7 @@ class LabelDesk:
         Raises :class:`UsageError` if the page has no workspace or the question is unknown, and
         :class:`QuestionError` if the question file is invalid.
         """
-        version, known = content_digest(self._path), self._known()
+        version, known = content_digest(self.file.path), self.file.known()
         try:
             run, note = self._run(key, known), ""
         except RunError as error:
@@ -151,21 +153,24 @@ class LabelDesk:
         chosen = question_id or next(self._waiting(run, known, ids), "") or next(iter(ids), "")
         question = known.get(chosen) if chosen else Question(id="", question="", answerable=False)
         if question is None:
-            raise UsageError(f"{self._path} has no question {chosen!r}")
+            raise UsageError(f"{self.file.path} has no question {chosen!r}")
         if run is not None and not run.asks(question):
             note = f"the run {key} did not ask this question"
         place = ids.index(chosen) if chosen else -1
         later = next(self._waiting(run, known, ids[place + 1 :]), "")
         earlier = [] if later else [*self._waiting(run, known, ids[: max(place, 0)])]
         return LabelPage(
-            file=safe(str(self._path)),
+            file=safe(str(self.file.path)),
             version=version,
             annotator=safe(self._annotator),
             run="" if run is None else key,
             note=note,
             id=chosen,
             question=safe(question.question),
-            gold=tuple(map(_place, question.gold)),
+            answerable=question.answerable,
+            gold=tuple(map(place_of, question.gold)),
+            gold_lines=tuple(map(self._lines_of, question.gold[:SHOWN_GOLD])),
+            labels=Counter(safe(each.annotator) for each in labels_of(question)),
             passages=tuple(self._shown(question, span) for span in self._pool(run, question)),
             number=place + 1,
             total=len(ids),
@@ -184,12 +189,12 @@ class LabelDesk:
         :class:`QuestionError` for a new question that can't be added, and :class:`ChangedFileError` if a file
         has changed.
         """
-        known = self._known()
+        known = self.file.known()
         if given.run:
             self._run(given.run, known)
         question = known.get(given.question) if given.question else self._new(given, known.values())
         if question is None:
-            raise UsageError(f"{self._path} has no question {given.question!r}")
+            raise UsageError(f"{self.file.path} has no question {given.question!r}")
         shown = self._documents.shown(given.source)
         if shown.digest != given.document:
             raise ChangedFileError(f"{given.source} has changed since the page read it")
@@ -204,31 +209,19 @@ class LabelDesk:
             question, span, given.label, self._documents, annotator=self._annotator, answer=answer
         )
         if given.question:
-            replace_question(self._path, labeled, given.version)
+            replace_question(self.file.path, labeled, given.version)
         else:
             labeled = new_question(labeled, self._documents)
-            labeled = append_question(self._path, labeled, given.version)
+            labeled = append_question(self.file.path, labeled, given.version)
         return self.page(given.run, labeled.id)
 
     def _new(self, given: GivenLabel, known: Iterable[Question]) -> Question:
         """Return the question to add, without its gold."""
-        text = given.text.strip()
         if given.label != "yes":
             raise QuestionError(
                 "a new question needs the lines that answer it", remedy="pick them, and press Yes"
             )
-        if same := next((each.id for each in known if each.question.strip() == text), ""):
-            raise QuestionError(
-                f"{self._path} has this question already, as {same!r}", remedy="label that one"
-            )
-        return Question(id="", question=text, answerable=False)
-
-    def _known(self) -> dict[str, Question]:
-        """Return the questions of the workspace by id."""
-        if self._documents.root is None:
-            raise UsageError(self._documents.problem, remedy="branchrank view --data-dir WORKSPACE")
-        there = self._path.exists() and self._path.read_bytes().strip()
-        return {each.id: each for each in load_questions(self._path)} if there else {}
+        return Question(id="", question=self.file.new_text(given.text, known), answerable=False)
 
     def _run(self, key: str, known: dict[str, Question]) -> RunQuestions:
         """Return a run. Raises :class:`RunError` if it has no passages for these questions."""
@@ -238,13 +231,13 @@ class LabelDesk:
         elif self._documents.root_of((run := self._lists.of(key)).record) is None:
             message = other_documents(run.record, root, key)
         elif not any(map(run.asks, known.values())):
-            message = (
-                f"the questions of the run {key} are from {run.record.questions_file}, not from {self._path}"
-            )
+            asked, own = run.record.questions_file, self.file.path
+            message = f"the questions of the run {key} are from {asked}, not from {own}"
         else:
             return run
-        own = self._lists.newest(known)
-        raise RunError(message, remedy=f"choose the run {own}" if own else "branchrank run experiment.toml")
+        newest = self._lists.newest(known)
+        remedy = f"choose the run {newest}" if newest else "branchrank run experiment.toml"
+        raise RunError(message, remedy=remedy)
 
     def _is_own(self, label: Label) -> bool:
         return label.annotator == self._annotator
@@ -288,6 +281,13 @@ class LabelDesk:
             found = self._parsed[span.source] = (lines, document, breadcrumbs(document))
         return found[2][section_at(found[1], span.line_start)]
 
+    def _lines_of(self, item: GoldItem) -> tuple[int, tuple[str, ...]]:
+        """Return the lines around a gold item, if the document has them, after the first one's number."""
+        if item.span is None or item.source_file not in self._documents:
+            return 1, ()
+        start = max(1, item.span.line_start - AROUND)
+        return start, self._documents.shown(item.source_file).lines[start - 1 : item.span.line_end + AROUND]
+
     def _shown(self, question: Question, span: Span) -> ShownPassage:
         shown = self._documents.shown(span.source)
         label = self._current(question, span)
@@ -311,8 +311,4 @@ class LabelDesk:
         if label.label == "yes" and not label.gold:
             for item in overlapping(label.span, question, question.gold):
                 made = (GoldItem.of(each.span) for each in own if made_gold(each, item, question))
-                yield _place(item), next(map(_place, made), None)
-
-
-def _place(item: GoldItem) -> Place:
-    return safe(item.source_file), item.answer_line_start, item.answer_line_end
+                yield place_of(item), next(map(place_of, made), None)

@@ -59,7 +59,8 @@ class Filters(Record, frozen=True, kw_only=True):
     """Which questions to list. An empty value selects everything.
 
     ``outcome`` is one of ``OUTCOMES`` or ``disagree``. ``change`` is ``better``, ``worse`` or ``any``, and
-    compares the primary measure in the first run with that in the second run. ``slices`` maps the label of a
+    compares the primary measure in the first run with that in the second run, in which ``other`` is the
+    system that ``predictor`` is compared with, by default the same. ``slices`` maps the label of a
     slice to a value.
     """
 
@@ -67,6 +68,7 @@ class Filters(Record, frozen=True, kw_only=True):
     outcome: str = ""
     lost: str = ""
     change: str = ""
+    other: str = ""
     words: str = ""
     slices: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -216,7 +218,9 @@ class QuestionLists:
 
         Raises :class:`RunError` if the two runs can't be compared.
         """
-        found = compared(*map(self._runs.directory, keys[:2])) if len(keys) > 1 else ComparedRuns()
+        found, pair = ComparedRuns(), (filters.predictor, filters.other) if filters.other else ("", "")
+        if len(keys) > 1:
+            found = compared(self._runs.directory(keys[0]), self._runs.directory(keys[1]), *pair)
         if found.problem:
             raise RunError(found.problem)
         systems = [each for each in found.systems if filters.predictor in ("", each.system)]

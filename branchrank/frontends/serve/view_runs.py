@@ -114,14 +114,14 @@ class RunList:
     """The runs below some folders of reports."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = folders
+        self.folders = folders
         self._lock = Lock()
         self._known: dict[Path, tuple[object, RunSummary]] = {}
 
     def directories(self) -> dict[str, Path]:
         """Map the key of each run to its directory. A folder may also be a run's own directory."""
         found: dict[str, Path] = {}
-        for folder in self._folders:
+        for folder in self.folders:
             own = [folder / names.RUN_JSON] if (folder / names.RUN_JSON).exists() else []
             for path in own or sorted(folder.glob(f"*/{names.RUN_JSON}")):
                 name = path.parent.name
@@ -268,9 +268,10 @@ def _trend(experiment: str, runs: Sequence[RunSummary]) -> Trend:
 
 
 class ComparedSystem(Record, frozen=True, kw_only=True):
-    """A system in two runs: its means, latencies and verdict, and the ids of the questions won and lost."""
+    """A system and its baseline: means, latencies, the verdict, and the ids of the questions won and lost."""
 
     system: str
+    baseline: str
     values: tuple[str, str]
     p50_ms: tuple[str, str]
     gap: str
@@ -290,20 +291,22 @@ class ComparedRuns(Record, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def compared(candidate: Path, baseline: Path) -> ComparedRuns:
+def compared(candidate: Path, baseline: Path, system: str = "", other: str = "") -> ComparedRuns:
     """Compare each system of a run with the system of the same name in a baseline run.
 
-    The last results stay in memory until a file of the runs changes.
+    With ``system``, only this system is compared, with the system ``other`` of the baseline run. The last
+    results stay in memory until a file of the runs changes.
     """
     listed = (names.RUN_JSON, names.ROWS, names.COMPACT_ROWS, *names.MEASURED)
-    return _compared_now(candidate, baseline, stamps(candidate, listed), stamps(baseline, listed))
+    options = CompareOptions(predictor=system, baseline=other)
+    return _compared_now(candidate, baseline, options, stamps(candidate, listed), stamps(baseline, listed))
 
 
 @lru_cache(maxsize=16)
-def _compared_now(candidate: Path, baseline: Path, *_stamps: object) -> ComparedRuns:
+def _compared_now(candidate: Path, baseline: Path, options: CompareOptions, *_stamps: object) -> ComparedRuns:
     try:
         run, before = (RunData.load(directory, UntracedRow) for directory in (candidate, baseline))
-        pairs = tested_pairs(run, before, CompareOptions())
+        pairs = tested_pairs(run, before, options)
     except BranchRankError as error:
         return ComparedRuns(problem=safe(error.message))
     return ComparedRuns(
@@ -318,6 +321,7 @@ def _compared(pair: Pair) -> ComparedSystem:
     failed = "no verdict, because every query of one failed"
     return ComparedSystem(
         system=safe(found.candidate),
+        baseline=safe(found.baseline),
         values=(score(found.mean_b, found.measure), score(found.mean_a, found.measure)),
         p50_ms=(milliseconds(pair.candidate.latency_p50_ms), milliseconds(pair.baseline.latency_p50_ms)),
         gap=gap_with_interval(found, found.measure),

@@ -19,9 +19,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, lru_cache
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import PurePosixPath
 
 import regex
@@ -136,6 +136,23 @@ def _forms(word: str, split_identifiers: bool) -> list[str]:
         parts = (folded(part) for run in _PART.findall(word) for part in _HUMP.split(run))
         forms += [part for part in parts if len(part) > 1]
     return list(dict.fromkeys(forms))
+
+
+def marked_parts(text: str, wanted: Collection[str], analyze: Analyze) -> tuple[str, ...]:
+    """Split a text into parts, of which every second one is a word with a token in ``wanted``.
+
+    >>> marked_parts("Old teapots leak", {"teapot"}, analyzer(Bm25Settings()))
+    ('Old ', 'teapots', ' leak')
+    """
+    cuts = [0]
+    for word in _WORD.finditer(text):
+        end = word.start()
+        for piece in letters_of(word[0]) or [word[0]]:
+            start, end = end, end + len(piece)
+            if not set(analyze(piece)).isdisjoint(wanted):
+                # A letter of a script without spaces continues the part of the letter before it.
+                cuts[-1:] = [end] if len(cuts) > 1 and cuts[-1] == start else [cuts[-1], start, end]
+    return tuple(text[start:end] for start, end in pairwise([*cuts, len(text)]))
 
 
 def embedded_text(chunk: Chunk) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// Two runs side by side: their facts, the verdict on each system, and the settings that differ.
+// Two runs side by side, or two systems of them: the facts, the verdicts, and the settings that differ.
 
 import { TONES, get, link, minute, runPicker } from "/page/view.js";
 
@@ -9,8 +9,33 @@ const facts = [
   ["corpus", (run) => run.corpus], ["measure", (run) => run.measure], ["folder", (run) => run.folder],
 ];
 
+// The choice of a system on either side. Without one, systems of the same name are compared.
+function systemPicker(form, now, before, given) {
+  const common = now.key !== before.key && now.systems.some((name) => before.systems.includes(name));
+  const system = given.get("system") ?? (common ? "" : now.systems[0]);
+  const others = now.key === before.key ? before.systems.filter((name) => name !== system) : before.systems;
+  const other = !system ? "" : given.get("other") || (others.includes(system) ? system : others[0] ?? system);
+  const plain = (names) => names.map((name) => [name, name]);
+  const all = common ? [["", "each with the same name"]] : [];
+  const chosen = { ...(system ? { system, other } : {}) };
+  form.append(picker("System of the run", "system", [...all, ...plain(now.systems)], system),
+    ...(system ? [picker("Compared with the system", "other", plain(before.systems), other)] : []));
+  for (const select of form.querySelectorAll("[name]")) {
+    select.addEventListener("change", (event) => {
+      event.stopPropagation();
+      location.search = new URLSearchParams({ run: now.key, against: before.key, ...chosen, [select.name]: select.value });
+    });
+  }
+  return chosen;
+}
+
 export async function show(view, given) {
   const { runs } = await get("/api/runs");
+  const finished = runs.filter((run) => run.status === "finished").map((run) => run.key);
+  if (!given.get("run") && finished.length) {
+    given.set("run", finished[0]);
+    given.set("against", finished[1] ?? finished[0]);
+  }
   const [picks, chosen] = runPicker(runs, given, true);
   view.append(picks);
   const [now, before] = [chosen.run, chosen.against].map((key) => runs.find((run) => run.key === key));
@@ -18,32 +43,35 @@ export async function show(view, given) {
     view.append(make("p", {}, "Choose two runs."));
     return;
   }
+  const query = { run: now.key, against: before.key, ...systemPicker(picks, now, before, given) };
   const both = table("The two runs", ["fact", "run", "compared with"], facts.map(([name, of]) => [name, of(now), of(before)]), 3);
   both.classList.add("facts");
-  view.append(both);
-  const query = { run: now.key, against: before.key };
+  const results = make("div");
+  view.append(results, both);
   const systems = [...new Set([...now.scores, ...before.scores].map((score) => score.system))];
   const text = (run, system) => run.scores.find((score) => score.system === system)?.text ?? "–";
   const scores = table("Scores", ["system", `run, ${now.measure}`, `compared with, ${before.measure}`],
     systems.map((system) => [system, text(now, system), text(before, system)]));
   const waiting = make("p", { class: "soft" }, "Comparing the runs question by question.");
-  view.append(scores, waiting);
+  results.append(scores, waiting);
   const found = await get("/api/compare", query);
   waiting.remove();
   if (found.problem) {
-    view.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem.replace(/[^.]$/, "$&.")}`));
+    results.append(make("p", { class: "near" }, `There are no verdicts: ${found.problem.replace(/[^.]$/, "$&.")}`));
     return;
   }
   scores.remove();
+  const shown = { run: now.key, against: before.key, ...(query.other ? { other: query.other } : {}) };
+  const name = ({ system, baseline }) => (system === baseline ? system : `${system} vs ${baseline}`);
   const rows = found.systems.map((each) => [
-    each.system, make("td", {}, make("span", { class: `word ${TONES[each.verdict] || "soft"}` }, each.words)),
+    name(each), make("td", {}, make("span", { class: `word ${TONES[each.verdict] || "soft"}` }, each.words)),
     each.gap, ...each.values, ...each.p50_ms]);
-  view.append(
+  results.append(
     table(`${found.measure} of each system; a positive difference means that the run is better`,
       ["system", "verdict", "difference", "run", "compared with", "p50 ms", "p50 ms before"], rows, 2),
-    make("ul", { class: "points" }, ...found.systems.map((each) => make("li", {}, `${each.system}: ${each.sentence} `,
-      link("/questions", { ...query, change: "better", predictor: each.system }, `${each.won.length} better`), ", ",
-      link("/questions", { ...query, change: "worse", predictor: each.system }, `${each.lost.length} worse`)))),
+    make("ul", { class: "points" }, ...found.systems.map((each) => make("li", {}, `${name(each)}: ${each.sentence} `,
+      link("/questions", { ...shown, change: "better", predictor: each.system }, `${each.won.length} better`), ", ",
+      link("/questions", { ...shown, change: "worse", predictor: each.system }, `${each.lost.length} worse`)))),
     make("h2", {}, "Different systems and settings"),
     found.changes.length ? make("ul", {}, ...found.changes.map((text) => make("li", {}, text)))
       : make("p", { class: "soft" }, "The runs have the same systems and settings."));

@@ -1,8 +1,8 @@
 "use strict";
 // Labels: the passages that the systems found, one question after another, and a new question. Lines are picked
-// with the mouse or the arrow keys, and a label is written as soon as it is given.
+// with the mouse or the arrow keys, and a label or a change to the question is written as soon as it is given.
 
-import { counted, get, link, post, runPicker, say } from "/page/view.js";
+import { counted, get, link, post, runPicker, say, sayLater } from "/page/view.js";
 
 const KEYS = { y: "yes", p: "partly", n: "no", Enter: "yes" };
 const EDGE = 10; // pixels at the top and bottom of a box in which the mouse scrolls it
@@ -181,6 +181,7 @@ function update(now, passage, lines) {
   lines.clear();
   if (!state.id) {
     sessionStorage.removeItem(DRAFT);
+    sayLater(`Saved: the question ${now.id} is in ${now.file}.`);
     return goTo(now.id);
   }
   state = now;
@@ -242,8 +243,41 @@ function status() {
   const done = "No other question has unlabeled passages";
   onward.textContent = state.earlier ? back : state.waiting ? "Next question to label" : done;
   onward.disabled = !state.waiting;
-  const gold = state.gold.map(placeOf);
-  view.querySelector(".goldlist").textContent = gold.length ? `Gold: ${gold.join(", ")}` : "No gold yet.";
+  const none = state.answerable ? "No gold yet." : "No passage is gold: the documents do not answer this question.";
+  view.querySelector(".golds").replaceChildren(make("h3", {}, state.gold.length ? "Gold, the text that answers" : none),
+    ...state.gold.flatMap((each, number) => [make("p", {}, placeOf(each)),
+      ...(each[1] !== null && number < state.gold_lines.length ? [passage({ [each[0]]: [state.gold_lines[number]] }, each, state.gold)] : [])]));
+}
+
+// Changes to the question itself. The page is made again, since a run may have asked the question as it was.
+function editing() {
+  const by = Object.entries(state.labels).map(([name, count]) => `${count} by ${name}`).join(", ");
+  const input = make("input", { name: "edited", autocomplete: "off", value: state.question });
+  const form = make("form", { class: "picks" }, make("label", {}, "The question", input), make("button", {}, "Save the text"));
+  const lost = by ? `, with its labels (${by})` : "";
+  const write = async (change, done, to) => {
+    try {
+      await post("/api/edits", { question: state.id, version: state.version, change, text: input.value });
+      sayLater(`Saved: ${done}.`);
+      goTo(to);
+    } catch (error) {
+      say(`Not saved: ${error.message}${error.code === "changed" ? ". Reload the page." : ""}`);
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    write("text", `the new text of ${state.id}`, state.id);
+  });
+  const none = make("button", { type: "button" }, "The documents do not answer it");
+  none.addEventListener("click", () => write("unanswerable", `${state.id} has no gold and counts as unanswerable`, state.id));
+  const remove = make("button", { type: "button", class: "danger" }, "Delete the question");
+  remove.addEventListener("click", () => {
+    if (remove.dataset.sure) return write("delete", `${state.id} is deleted${lost}`, state.next || state.previous);
+    remove.dataset.sure = "1";
+    remove.textContent = `Press again to delete the question${lost}`;
+  });
+  return make("details", { class: "edit" }, make("summary", {}, "Edit or delete this question"), form,
+    make("p", { class: "actions" }, ...(state.answerable ? [none] : []), remove));
 }
 
 async function addDocument(source, line) {
@@ -318,7 +352,7 @@ function question(sources) {
     make("p", { class: "soft progress", "aria-live": "polite" }),
     make("h2", {}, state.question || "Add a question"),
     ...(state.id ? [
-      make("p", { class: "soft goldlist" }),
+      editing(), make("section", { class: "golds", "aria-label": "Gold" }),
       make("p", { class: "soft" }, `Pick ${keys}. Enter or y: yes; p: partly; n: no; Escape: clear. ` +
         "Partly is for a passage that has a part of the answer or leads to it; it adds no gold."),
       note, shown, documentPicker(sources),
@@ -339,12 +373,18 @@ export async function show(main, given) {
   if (!given.get("run")) given.set("run", newest);
   const [picks, chosen] = runPicker(runs, given, false);
   run = chosen.run;
-  const add = link("/label", { run, add: 1 }, "Add a question");
-  view.append(picks, make("p", {}, add));
+  view.append(picks);
   state = await get("/api/label", { run, question: given.get("question") || "" });
   if (given.get("add")) Object.assign(state, { id: "", question: "", passages: [] });
   if (state.id) history.replaceState(null, "", `?${new URLSearchParams({ run, question: state.id })}`);
   question(sources);
+  if (given.get("source")) {
+    sessionStorage.setItem(DRAFT, view.querySelector("[name=text]").value = given.get("text") || "");
+    const [from, to] = ["first", "last"].map((name) => Number(given.get(name)));
+    await addDocument(given.get("source"), from);
+    cards.at(-1).lines.pick(from);
+    cards.at(-1).lines.pick(to, true);
+  }
   const first = cards.find((card) => !card.passage.label);
-  (state.id ? first?.lines.box ?? add : view.querySelector("[name=text]")).focus({ preventScroll: true });
+  (state.id ? first?.lines.box ?? document.querySelector("header .button") : view.querySelector("[name=text]")).focus({ preventScroll: true });
 }

@@ -1,7 +1,7 @@
 "use strict";
 // The questions of one or two runs, with filters, and each answer's hits in the lines of the documents.
 
-import { get, link, minute, runPicker, say } from "/page/view.js";
+import { counted, get, link, minute, runPicker, say } from "/page/view.js";
 
 const plainly = (values) => [["", "any"], ...values.map((value) => [value, value])];
 
@@ -48,31 +48,51 @@ function entry([id, text, byRun], data, asked, run) {
   });
 }
 
+// The questions of the workspace, without a run.
+async function own(view, given) {
+  const words = make("input", { name: "words", type: "search", autocomplete: "off", value: given.get("words") || "" });
+  const form = make("form", { class: "filters", role: "search", "aria-label": "Filter the questions" }, make("label", {}, "Words or id", words));
+  const [count, list, end] = [make("p", { id: "count", "aria-live": "polite" }), make("div", { id: "list" }), make("p", { class: "pager" })];
+  view.append(form, count, make("h2", { class: "unseen" }, "List of questions"), list, end);
+  async function turn(page) {
+    const data = await get("/api/questions", { words: words.value, page });
+    count.textContent = `${counted(data.found, "question")} in ${data.file}`;
+    list.replaceChildren(...data.questions.map(([id, text, gold, answerable]) => make("div", { class: "own-question" },
+      link("/label", { question: id }, text),
+      make("span", { class: answerable ? "soft" : "near" }, `${id} · ${answerable ? gold.map(placeOf).join(", ") : "not answered by the documents"}`))));
+    end.replaceChildren(...(data.pages > 1 ? pager(data.page, data.pages, turn) : []));
+  }
+  form.addEventListener("input", () => turn(0).catch((error) => say(error.message)));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  await turn(0);
+}
+
 const tally = (data, several) => ratesTable(data.tally.map(([number, name, ...counts]) =>
   [several ? `${name} (${number ? "before" : "now"})` : name, ...counts]));
 
 export async function show(view, given) {
   const { runs } = await get("/api/runs");
-  const [picks, chosen] = runPicker(runs, given, true);
+  const [picks, chosen] = runPicker(runs, given, true, "no run: the question file");
   view.append(picks);
-  if (!chosen.run) return;
+  if (!chosen.run) return own(view, given);
   const form = make("form", { class: "filters", role: "search", "aria-label": "Filter the questions" });
   const count = make("p", { id: "count", "aria-live": "polite" });
   const [rates, legend] = [make("div"), make("p", { class: "chips", id: "legend" })];
   const [list, end] = [make("div", { id: "list" }), make("p", { class: "pager" })];
   view.append(form, count, rates, legend, make("h2", { class: "unseen" }, "List of questions"), list, end);
-  const asked = Object.fromEntries([["run", chosen.run], ["against", chosen.against]].filter(([, value]) => value));
+  const asked = Object.fromEntries([["run", chosen.run], ["against", chosen.against], ["other", given.get("other")]].filter(([, value]) => value));
   let latest = 0;
 
   function controls(data) {
-    form.append(
+    const more = make("details", { class: "more" }, make("summary", {}, "More filters"), make("div", { class: "filters" },
       picker("Predictor", "predictor", plainly(data.predictors), given.get("predictor")),
-      picker("Outcome", "outcome", [...plainly(data.outcomes), ["disagree", "predictors disagree"]], given.get("outcome")),
       picker("Gold lost at", "lost", plainly(data.stages), given.get("lost")),
       ...(asked.against ? [picker("Changed", "change", [["", "any"], ["any", "changed"], ["better", "better now"], ["worse", "worse now"]], given.get("change"))] : []),
       ...data.slices.map(([name, values]) =>
-        picker(name[0].toUpperCase() + name.slice(1), `slice:${name}`, plainly(values), given.get(`slice:${name}`))),
-      make("label", {}, "Words or id", make("input", { name: "words", type: "search", autocomplete: "off", value: given.get("words") || "" })));
+        picker(name[0].toUpperCase() + name.slice(1), `slice:${name}`, plainly(values), given.get(`slice:${name}`)))));
+    more.open = [...more.querySelectorAll("select")].some((select) => select.value);
+    form.append(make("label", {}, "Words or id", make("input", { name: "words", type: "search", autocomplete: "off", value: given.get("words") || "" })),
+      picker("Outcome", "outcome", [...plainly(data.outcomes), ["disagree", "predictors disagree"]], given.get("outcome")), more);
     legend.append(...data.outcomes.map((outcome, kind) => sign(kind, outcome)));
   }
 

@@ -100,14 +100,20 @@ function entry(run, latest) {
 }
 
 export async function show(view) {
-  const { runs, trends } = await get("/api/runs");
+  const { runs, trends, steps } = await get("/api/runs");
   const latest = new Map();
   for (const run of runs) {
     const experiment = `${run.experiment} ${run.digest}`;
     if (run.status === "finished" && !latest.has(experiment)) latest.set(experiment, run.key);
   }
   if (trends.length) view.append(make("h2", {}, "Trends"), ...trends.map(trend));
-  view.append(make("h2", {}, counted(runs.length, "run")));
-  if (!runs.length) view.append(make("p", {}, "The folder has no runs. branchrank demo makes one."));
+  view.append(make("h2", {}, runs.length ? counted(runs.length, "run") : "No runs yet"));
+  if (!runs.length) {
+    view.append(make("p", {}, "Three steps lead to the first run. Reload the page after each."),
+      make("ol", { class: "steps" }, ...steps.map(({ title, commands, done }) => make("li", done ? { class: "done" } : {},
+        make("h3", {}, title, make("span", { class: "good" }, done ? " ✓ done" : "")),
+        make("pre", { class: "code", tabindex: "0", "aria-label": `Commands: ${title}` }, commands)))),
+      make("p", { class: "soft" }, "To see the page with runs first, start branchrank demo and then branchrank view."));
+  }
   view.append(...runs.map((run) => entry(run, latest)));
 }
