@@ -24,6 +24,7 @@ from branchrank.reports.result import asked, judged_documents, passages, result
 from branchrank.reports.statistics import statistics
 from branchrank.runs.directory import COMMAND, TREC, IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.run_data import RunData
+from branchrank.runs.warnings import agent_factors
 from branchrank.runs.words import counted, plural
 from branchrank.search.systems.query import read_filters
 
@@ -123,6 +124,11 @@ def facts(run: RunData) -> ReportSection:
         if index.distance.words and _calibrated(run, index.name):
             rows.append((f"{name}, threshold", index.distance.words))
     rows += [(each.name, _asked_where(each)) for each in record.predictors if each.system is None]
+    for each in record.predictors:
+        if factors := agent_factors(each.system):
+            rows.append(
+                (f"{each.name}, agent", "; ".join(f"{name}: {value}" for name, value in factors.items()))
+            )
     if record.filters:
         rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
     rows += [

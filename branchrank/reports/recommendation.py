@@ -82,8 +82,9 @@ def cautions(run: RunData) -> list[Caution]:
     )
     words, differs = run.judged
     found += [Caution(kind="judged", words=words)] if differs else []
-    pairs = [(each.baseline, each.candidate) for each in run.judgment.comparisons]
-    found += several_factors(pairs, run.record.predictors)
+    records = {each.name: each for each in run.record.predictors}
+    pairs = ((records[each.baseline], records[each.candidate]) for each in run.judgment.comparisons)
+    found += several_factors(pairs)
     found += failures(run.rows, run.record.predictors)
     return sorted(found, key=lambda caution: bool(caution.predictor))
 

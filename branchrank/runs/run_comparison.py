@@ -32,7 +32,7 @@ from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.tables import comparisons_sheet
-from branchrank.runs.warnings import different_chunks
+from branchrank.runs.warnings import different_chunks, several_factors
 from branchrank.runs.words import (
     change,
     effect,
@@ -237,13 +237,16 @@ def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions)
         candidate.check_kept(each)
         baseline.check_kept(each)
     pairs = tested_pairs(candidate, baseline, options)
+    old, new = ({each.name: each for each in run.record.predictors} for run in (baseline, candidate))
+    named_pairs = ((old[each.baseline.predictor], new[each.candidate.predictor]) for each in pairs)
+    several = map(str, several_factors(named_pairs, " of the baseline run"))
     candidate, baseline = common.restricted(candidate), common.restricted(baseline)
     return RunComparison(
         baseline=baseline.directory,
         candidate=candidate.directory,
         questions=len(candidate.asked),
         conditions=candidate.conditions,
-        changes=tuple(changed_settings(candidate, baseline)),
+        changes=(*changed_settings(candidate, baseline), *several),
         pairs=tuple(
             msgspec.structs.replace(
                 pair,

@@ -98,25 +98,33 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
 
 
 def several_factors(
-    pairs: Iterable[tuple[str, str]], predictors: Sequence[PredictorRecord]
+    pairs: Iterable[tuple[PredictorRecord, PredictorRecord]], of: str = ""
 ) -> Iterator[Caution]:
-    """Yield a caution for each compared pair of agents that differ in more than one of their factors."""
-    factors = {each.name: _factors(each.system) for each in predictors if each.system is not None}
+    """Yield a caution for each compared pair of agents that differ in more than one of their factors.
+
+    The second of a pair is compared with the first, whose name is followed by ``of``.
+    """
     for old, new in pairs:
-        a, b = factors.get(old), factors.get(new)
-        different = [name for name in a if a[name] != b[name]] if a and b else []
+        a, b = agent_factors(old.system), agent_factors(new.system)
+        different = [name for name in a if b and a[name] != b[name]]
         if len(different) > 1:
-            words = f"it differs from {old} in {' and '.join(different)}, so no single cause is shown"
-            yield Caution(kind="factors", words=words, predictor=new)
+            words = (
+                f"it differs from {old.name}{of} in {' and '.join(different)}, so no single cause is shown"
+            )
+            yield Caution(kind="factors", words=words, predictor=new.name)
 
 
-def _factors(system: System) -> dict[str, object]:
-    """Return what the answers of an agent depend on, or nothing for other systems."""
-    for branch in system.branches:
-        if branch.kind == AGENT:
+def agent_factors(system: System | None) -> dict[str, str]:
+    """Return what the answers of an agent depend on, or nothing for other predictors."""
+    for branch in system.branches if system else ():
+        if system and branch.kind == AGENT:
             agent = branch.agent
-            budget = (agent.max_steps, agent.context_tokens)
-            return {"model": system.llm, "prompt": agent.prompt, "tools": agent.tools, "budget": budget}
+            return {
+                "model": system.llm.model,
+                "prompt": str(agent.prompt),
+                "tools": ", ".join(agent.tools) or "none",
+                "budget": f"{plural(agent.max_steps, 'step')}, {agent.context_tokens:,} tokens of context",
+            }
     return {}
 
 

@@ -249,6 +249,15 @@ def test_agents_that_differ_in_several_factors_are_named(run: Path, project: Pat
         result = invoke("run", tmp_path / "f.toml", "--reports", tmp_path / "reports", "--quiet")
     assert result.exit_code == 0, result.output
     assert "b: it differs from a in tools and budget" in result.output
+    facts = (
+        "model: scripted; prompt: 1; tools: grep_search, read_file; budget: 8 steps, 16,000 tokens of context"
+    )
+    assert facts in (run / "report.md").read_text().replace("\\", "")
+    with ScriptedLLM(policy, models=("other",)) as server:
+        llm = ("--agent-base-url", server.base_url, "--agent-model", "other", "--agent-max-steps", 3)
+        other = benchmark(project, "--predictor", "agent-grep", *llm, reports=tmp_path)
+    compared = invoke("compare", run, other).output
+    assert "agent-grep: it differs from agent-grep of the baseline run in model and budget" in compared
 
 
 def test_the_report_plots_quality_against_tokens(run: Path) -> None:
