@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from support.small_corpus import small_workspace
 
 from branchrank import Run, Workspace
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.runs.adapters import ADAPTERS, adapted
+from branchrank.runs.adapters import ADAPTERS, adapted, load_retriever
 from branchrank.runs.warnings import failures
 
 BOILS, VINEGAR = ("index.md", 3, 3), ("guide/descale.md", 3, 3)
@@ -118,21 +119,29 @@ def test_without_an_installed_framework_the_error_names_the_extra(
     assert "llama-index" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("langchain:support.pipelines:haystack", "is a Pipeline, not a LangChain retriever"),
-        ("langchain:support.pipelines:missing", "AttributeError"),
-        ("langchain:support.pipelines:langchain:k=3", "the adapter langchain has no option 'k'"),
-        ("haystack:support.pipelines:haystack:query=writer.text", "no input writer.text"),
-        ("haystack:support.pipelines:haystack:documents=ranker", "not from 'ranker'"),
-        ("haystack:support.pipelines:haystack:dokuments=ranker", "did you mean `documents`?"),
-        ("haystack:support.pipelines:misconnected", "PipelineConnectError: Component 'retriever'"),
-        ("haystack:support.pipelines:without_documents", "from no component"),
-        ("haystack:support.pipelines:with_another_input", "Missing mandatory input 'language' for component"),
-    ],
-)
-def test_what_an_adapter_cannot_use_is_refused_before_any_work(project: Path, name: str, reason: str) -> None:
+#: What an adapter cannot use, and why.
+UNUSABLE = [
+    ("langchain:support.pipelines:haystack", "is a Pipeline, not a LangChain retriever"),
+    ("langchain:support.pipelines:missing", "AttributeError"),
+    ("langchain:support.pipelines:langchain:k=3", "the adapter langchain has no option 'k'"),
+    ("haystack:support.pipelines:haystack:query=writer.text", "no input writer.text"),
+    ("haystack:support.pipelines:haystack:documents=ranker", "not from 'ranker'"),
+    ("haystack:support.pipelines:haystack:dokuments=ranker", "did you mean `documents`?"),
+    ("haystack:support.pipelines:misconnected", "PipelineConnectError: Component 'retriever'"),
+    ("haystack:support.pipelines:without_documents", "from no component"),
+    ("haystack:support.pipelines:with_another_input", "Missing mandatory input 'language' for component"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNUSABLE)
+def test_what_an_adapter_cannot_use_is_an_error_of_its_user(name: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)) as caught:
+        load_retriever(name)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("name", "reason"), [UNUSABLE[1], UNUSABLE[-1]])
+def test_the_command_refuses_it_before_any_work(project: Path, name: str, reason: str) -> None:
     refused = ask(project, "--predictor", name)
     assert refused.exit_code == 2
     assert reason in refused.stderr

@@ -29,6 +29,7 @@ from typing import Any
 
 from support.drawn import replace_drawing
 from support.faults.scenarios import SCENARIOS, Outcome, Scenario, last_run, make_folder, placed
+from support.lighter import lighten
 
 KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
 #: What is named at random in a path, and the plots, which one function writes.
@@ -150,8 +151,7 @@ class Trials:
             assert status == 0, printed
         load_modules(self._copy("modules"), self.words)
         replace_drawing()
-        if schemas := sys.modules.get("altair.utils.schemapi"):
-            schemas.DEBUG_MODE = False  # type: ignore[attr-defined]
+        lighten()
         folder, log = self._copy("undisturbed"), work / "operations.log"
         status, printed = program(self.words, folder, log=log, typed=scenario.typed(folder))
         assert status == 0, printed
