@@ -157,7 +157,7 @@ def known_flags() -> set[str]:
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 #: Flags of other programs that pages mention.
-FOREIGN = {"--pre", "--no-config", "--no-deps", "--path", "--torch-backend"}
+FOREIGN = {"--pre", "--mcp-config", "--no-config", "--no-deps", "--path", "--torch-backend"}
 
 
 def test_every_flag_that_a_page_names_exists() -> None:
