@@ -166,7 +166,7 @@ def test_printed_citations_are_read(made: tuple[Run, Result]) -> None:
     for row in rows(made[0], "prints"):
         assert cited(row) == ["guide/repair.rst:4-4", "index.md:1-3"]
         assert (log(row).steps, log(row).unread) == ((), 2)
-        assert "not written" in log(row).remark
+        assert "No such file" in log(row).remark
     for row in rows(made[0], "misreports"):
         assert (cited(row), row.calls) == (["index.md:1-3"], ())
         assert "calls" in log(row).remark
@@ -254,7 +254,8 @@ def test_a_run_of_others_starts_a_program_only_if_it_is_trusted(
     refused = invoke("verify", folder, "--rerun", 2)
     assert "not rerun: prints: it calls command:timeout_s=300:" in refused.output
     rerun = invoke("verify", folder, "--rerun", 2, "--trust", "--pass-env", "FACTS")
-    assert (rerun.exit_code, "rerun: 2 of 2 answers" in rerun.output) == (0, True)
+    assert "rerun: 2 of 2 answers" in rerun.output
+    assert rerun.exit_code == 0
     divided = run("divided", command("prints"), "--latency-sample", 0, "--jobs", 2)
     assert divided.exit_code == 0, divided.output
     [other] = Path("reports/divided").iterdir()

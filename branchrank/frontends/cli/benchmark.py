@@ -157,13 +157,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
 def run(
-    experiment: Path,
-    reports: Path,
-    name: str,
-    pass_env: tuple[str, ...],
-    quiet: bool,
-    seal: Path | None,
-    **shown: bool,
+    experiment: Path, reports: Path, name: str, fresh: bool, seal: Path | None, quiet: bool, **shown: Any
 ) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report. Default: experiment.toml.
 
@@ -184,8 +178,8 @@ def run(
         notify=say,
         dry_run=dry_run,
     )
-    plan = msgspec.structs.replace(plan, pass_env=pass_env)
-    run_and_report(plan, _options(quiet, fresh=shown.pop("fresh"), seal=seal), **shown)
+    plan = msgspec.structs.replace(plan, pass_env=shown.pop("pass_env"))
+    run_and_report(plan, _options(quiet, fresh=fresh, seal=seal), **shown)
 
 
 @click.command("resume", cls=Command, resumes=True)

@@ -292,8 +292,7 @@ TRUST = switch(
 )
 PASS_ENV = flag(
     "--pass-env",
-    "Name of an environment variable that an agent's `command` gets, such as an API key. Repeatable. The "
-    "command also gets PATH, LANG, LC_ALL and TZ, and a temporary HOME.",
+    "Name of an environment variable that an agent's command gets, such as an API key. Repeatable.",
     multiple=True,
     metavar="NAME",
 )

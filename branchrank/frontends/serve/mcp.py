@@ -18,7 +18,6 @@ import anyio
 import msgspec
 from msgspec import Meta
 
-from branchrank import __version__
 from branchrank.core.errors import BranchRankError, MissingDependencyError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record
@@ -38,9 +37,10 @@ from branchrank.search.systems.toolbox import (
 try:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
-    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+    from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 except ImportError:
     raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
+from branchrank.search.agent.tool_server import tool_server
 
 INSTRUCTIONS = (
     "Search the documentation of this workspace. Cite a result by its path and lines. Use grep_search for "
@@ -103,13 +103,10 @@ def mcp_server(service: Service, workers: Workers) -> Server[Any]:
         own = isinstance(asked, PredictorArguments)
         return _result(asked.run(service if own else service.workspace.tools))
 
-    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=offered)
-
-    async def call_tool(_context: Any, params: Any) -> CallToolResult:
-        failed = f"Error executing tool {params.name}: "
+    async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
+        failed = f"Error executing tool {name}: "
         try:
-            asked = read_arguments(kinds, params.name, params.arguments or {})
+            asked = read_arguments(kinds, name, arguments)
             return await workers.run(lambda: run(asked))
         except (CallRefused, FileRefused) as refusal:
             return _failure(str(refusal))
@@ -122,14 +119,7 @@ def mcp_server(service: Service, workers: Workers) -> Server[Any]:
             _log.error("%s", safe(str(error) if known else traceback.format_exc()))
             return _failure(f"{failed}the search failed; the reason is in the server's log")
 
-    return Server(
-        "branchrank",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        get_tool_input_schema={tool.name: tool.input_schema for tool in offered}.get,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
+    return tool_server(offered, call_tool, INSTRUCTIONS)
 
 
 def serve_stdio(server: Server[Any]) -> None:

@@ -215,11 +215,8 @@ def serve(descriptor: int, origin: str) -> None:
             with caches_off():  # for a class that searches a workspace, as in the latency pass
                 while retriever is not None:
                     asked = msgspec.json.decode(connection.recv_bytes(), type=_Asked)
-                    tools = _PipeTools(connection, asked.tools) if given.tools and asked.k else None
-                    content = _answer(retriever, asked, {given.tools: tools} if tools else {})
-                    if tools:
-                        tools.close()
-                    connection.send_bytes(content)
+                    tools = {given.tools: _PipeTools(connection, asked.tools)} if given.tools else {}
+                    connection.send_bytes(_answer(retriever, asked, tools))
         except (EOFError, OSError):  # The command has closed its end of the socket, or has exited.
             return
 
@@ -234,7 +231,7 @@ class _PipeTools:
         from branchrank.search.llm.request import Tool
 
         self.definitions = msgspec.json.decode(definitions, type=tuple[Tool, ...])
-        self._connection, self._lock, self._is_open = connection, threading.Lock(), True
+        self._connection, self._lock = connection, threading.Lock()
 
     def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
         """Call a tool with its arguments, or with their JSON text."""
@@ -242,15 +239,8 @@ class _PipeTools:
 
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         with self._lock:
-            if not self._is_open:
-                raise RuntimeError("the tools belong to a query that was answered")
             self._connection.send_bytes(msgspec.json.encode(_Given(tool=name, arguments=text)))
             return msgspec.json.decode(self._connection.recv_bytes(), type=ToolReply)
-
-    def close(self) -> None:
-        """Refuse calls of a thread that goes on after its query."""
-        with self._lock:
-            self._is_open = False
 
 
 def _answer(retriever: Predictor | Retriever, asked: _Asked, tools: Mapping[str, Any]) -> bytes:

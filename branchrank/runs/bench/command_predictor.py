@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -39,7 +39,7 @@ from branchrank.core.records import NOT_REPORTED, AgentLog, Count, LLMUse, Quest
 from branchrank.runs.bench import guardian
 from branchrank.runs.bench.child_process import ChildError
 from branchrank.runs.bench.predictors import OutsideAnswer, Untraced
-from branchrank.runs.directory import COMMAND, DEFAULT_INDEX
+from branchrank.runs.directory import COMMAND
 from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
 
 DEFAULT_TIMEOUT_S = 300.0
@@ -90,9 +90,9 @@ class AgentCommand(Record, frozen=True, kw_only=True):
             raise UsageError('command has no word with {question}: ["my-agent", "{question}"]')
         found = shutil.which(self.command[0])
         if found is None:
+            where = f"on PATH, or relative to {os.getcwd()}"
             raise UsageError(
-                f"there is no program {self.command[0]!r}",
-                remedy="install it, or write its path; a relative path is relative to the working directory",
+                f"there is no program {self.command[0]!r}", remedy=f"write the name of one {where}"
             )
         return os.path.abspath(found)
 
@@ -111,13 +111,6 @@ class _Usage(Record, frozen=True, kw_only=True):
     completion_tokens: Count
 
 
-class Finished(NamedTuple):
-    """What an ended program has printed, and why it has failed, or an empty string."""
-
-    output: str
-    failure: str
-
-
 class CommandPredictor(Untraced):
     """The predictor that starts ``command`` for each question, with the tools of the index ``index``.
 
@@ -125,9 +118,7 @@ class CommandPredictor(Untraced):
     the MCP SDK.
     """
 
-    def __init__(
-        self, command: AgentCommand, name: str = "", llm: str = "", index: str = DEFAULT_INDEX
-    ) -> None:
+    def __init__(self, command: AgentCommand, name: str, llm: str, index: str) -> None:
         import branchrank.search.agent.tool_server  # noqa: F401 - raises before any work
 
         self.command = command
@@ -146,13 +137,12 @@ class CommandPredictor(Untraced):
         tools = RecordedTools.of(self.engine, clean)
         with (
             TemporaryDirectory(prefix="branchrank-agent-", ignore_cleanup_errors=True) as name,
-            serving(tools) as served,
+            serving(tools) as (url, token),
         ):
-            clean.learn([served.token])
+            clean.learn([token])
             folder = Path(name)
             config, home = folder / "mcp.json", folder / "home"
-            headers = {"Authorization": f"Bearer {served.token}"}
-            server = {"type": "http", "url": served.url, "headers": headers}
+            server = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}}
             config.write_bytes(msgspec.json.encode({"mcpServers": {"branchrank": server}}))
             home.mkdir()
             values = {
@@ -163,17 +153,16 @@ class CommandPredictor(Untraced):
             words = [_PLACE.sub(lambda found: values[found[1]], word) for word in self.command.command[1:]]
             own = {each: os.environ[each] for each in _PASSED if each in os.environ}
             own |= {"HOME": str(home), "TMPDIR": str(home)} | passed
-            finished = run_guarded([self.program, *words], folder, home, own, self.command.timeout_s)
+            printed, failure = run_guarded([self.program, *words], folder, home, own, self.command.timeout_s)
             usage, remark = self._usage(folder)
         session = tools.session
-        if tools.cited is None and (spans := session.cited_in(finished.output)):
+        if tools.cited is None and (spans := session.cited_in(printed)):
             tools.cited = CheckedCitations(spans=spans, invalid=0)
         log = session.log(tools.cited)
-        failure = finished.failure or ("" if tools.cited else "cited nothing")
-        if failure:
-            shown = clean(f"{os.path.basename(self.program)} {failure}")
+        if failure or not tools.cited:
+            shown = clean(f"{os.path.basename(self.program)} {failure or 'cited nothing'}")
             raise CommandFailure(shown, msgspec.structs.replace(log, answered=False))
-        return OutsideAnswer(tools.hits(k), usage, msgspec.structs.replace(log, remark=remark))
+        return OutsideAnswer(self.cited(tools, k), usage, msgspec.structs.replace(log, remark=remark))
 
     def _usage(self, folder: Path) -> tuple[list[LLMUse], str]:
         """Return the LLM calls in the usage file, and a remark about a file that can't be used."""
@@ -181,10 +170,9 @@ class CommandPredictor(Untraced):
             return [], ""
         try:
             usage = msgspec.json.decode(read_beneath(folder, "usage.json", _MOST_USAGE), type=_Usage)
-        except FileNotFoundError:
-            return [], "LLM use is not reported: the usage file was not written"
         except (OSError, *NOT_JSON) as error:
-            return [], f"LLM use is not reported: the usage file is wrong: {str(error)[:_REASON]}"
+            reason = getattr(error, "strerror", "") or str(error)  # the path would differ in each run
+            return [], f"LLM use is not reported: usage file: {reason[:_REASON]}"
         model = "" if self.llm == NOT_REPORTED else self.llm
         spent = [(usage.prompt_tokens, usage.completion_tokens), *[(0, 0)] * (usage.calls - 1)]
         return [
@@ -195,10 +183,11 @@ class CommandPredictor(Untraced):
 
 def run_guarded(
     words: Sequence[str], folder: Path, home: Path, environment: Mapping[str, str], timeout_s: float
-) -> Finished:
-    """Run a program in ``home``, and return after all its processes have ended.
+) -> tuple[str, str]:
+    """Run a program in ``home`` until all its processes have ended.
 
-    The guardian removes ``folder`` if this process is killed.
+    Returns what it has printed, and why it has failed, or an empty string. The guardian removes ``folder`` if
+    this process is killed.
     """
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", guardian.__file__, str(folder), *words],
@@ -226,7 +215,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.write(process.stdin.fileno(), b".")  # type: ignore[union-attr]
 
 
-def _read(process: subprocess.Popen[bytes], timeout_s: float) -> Finished:
+def _read(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, str]:
     """Read what a program prints until its processes have ended. At a limit, they are ended."""
     printed = {process.stdout: bytearray(), process.stderr: bytearray()}
     deadline, failure = time.monotonic() + timeout_s, ""
@@ -254,4 +243,4 @@ def _read(process: subprocess.Popen[bytes], timeout_s: float) -> Finished:
     if not failure and (code := process.wait()):
         last = (errors.strip().splitlines() or [""])[-1].strip()[:_REASON]
         failure = f"ended with exit code {code}" + (f": {last}" if last else "")
-    return Finished(output, failure)
+    return output, failure

@@ -95,13 +95,11 @@ class _Header(Record, frozen=True, kw_only=True):
 class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table of a retriever of the user's own. ``endpoint`` and ``target`` belong to ``api``.
 
-    ``llm`` is the name of the LLM that the retriever uses, or ``none``. ``index`` is the index whose tools an
-    agent gets: a ``command``, which has ``timeout_s`` seconds for a question, or a class.
+    ``llm`` is the name of the LLM that the retriever uses, or ``none``. ``index`` is the index whose tools a
+    class gets.
     """
 
-    predictor: str = ""
-    command: tuple[str, ...] | None = None
-    timeout_s: float | None = None
+    predictor: str
     index: str = DEFAULT_INDEX
     endpoint: str = ""
     target: str = ""
@@ -109,16 +107,8 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def opened(self, name: str, dry_run: bool) -> BenchmarkPredictor:
         """Return the predictor. Raises :class:`UsageError` if it can't be loaded."""
-        if self.command is not None:
-            if self.predictor or self.endpoint or self.target:
-                raise UsageError("predictor, endpoint and target can't be combined with command")
-            limit = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
-            command = msgspec.convert({"command": self.command, **limit}, AgentCommand)
-            return CommandPredictor(command, name, self.llm, self.index)
-        if self.timeout_s is not None:
-            raise UsageError("timeout_s belongs to command; a class has --predictor-timeout")
         if self.index != DEFAULT_INDEX and (self.predictor == "api" or self.predictor.startswith(TREC)):
-            raise UsageError("index belongs to a command or a class, which get the tools of the index")
+            raise UsageError("index belongs to a class, which can get the tools of the index")
         if self.predictor == "api" and self.endpoint:
             return endpoint_predictor(self.endpoint, self.target, name, self.llm, from_file=True)
         if self.predictor == "api":
@@ -129,6 +119,17 @@ class _Outside(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             meant = f'from = "{self.predictor}"' if self.predictor in BUILTIN else '"module:Class"'
             raise UsageError(f"predictor = {self.predictor!r} is not a retriever of your own; write {meant}")
         return outside_predictor(self.predictor, name, self.llm, self.index, dry_run=dry_run)
+
+
+class _Command(AgentCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table of an agent's command, which gets the tools of the index ``index``."""
+
+    index: str = DEFAULT_INDEX
+    llm: str = ""
+
+    def opened(self, name: str, _dry_run: bool) -> BenchmarkPredictor:
+        """Return the predictor. Raises :class:`UsageError` if the program can't be started."""
+        return CommandPredictor(self, name, self.llm, self.index)
 
 
 class _Own(Record, frozen=True, kw_only=True):
@@ -328,8 +329,9 @@ def _code(header: _Header, indexes: Iterable[Resolved | None]) -> list[str]:
 
 
 def _outside(name: str, table: Mapping[str, Any], dry_run: bool) -> list[BenchmarkPredictor]:
-    """Return the predictor of a table with the key ``predictor``. Raises UsageError for its problems."""
-    known = _Outside.__struct_fields__
+    """Return the predictor of a table that is not a system's. Raises UsageError for its problems."""
+    kind: type[_Command | _Outside] = _Command if "command" in table else _Outside
+    known = kind.__struct_fields__
     wrong = [
         f"{key} can't be combined with predictor, which is not a system"
         if key in (*System.__struct_fields__, *_OWN_KEYS)
@@ -338,7 +340,7 @@ def _outside(name: str, table: Mapping[str, Any], dry_run: bool) -> list[Benchma
         if key not in known
     ]
     try:
-        own = msgspec.convert({key: table[key] for key in known if key in table}, _Outside)
+        own = msgspec.convert({key: table[key] for key in known if key in table}, kind)
         made = _attempt(wrong, partial(own.opened, name, dry_run))
     except msgspec.ValidationError as error:
         wrong.append(str(error))

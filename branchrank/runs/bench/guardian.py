@@ -38,12 +38,12 @@ def main(folder: str, words: list[str]) -> int:
         ended, status = os.waitpid(-1, 0)
         if ended == command:
             break
-    with suppress(ProcessLookupError, PermissionError):
+    with suppress(OSError):
         os.killpg(command, signal.SIGKILL)
     with suppress(ChildProcessError):
         while True:
             for child in _children():
-                with suppress(ProcessLookupError, PermissionError):
+                with suppress(OSError):
                     os.kill(child, signal.SIGKILL)
             os.waitpid(-1, 0)
     if gone.is_set():
@@ -70,7 +70,7 @@ def _end_by_input(command: int, gone: threading.Event) -> None:
     """End the command when the standard input says so, and note whether BranchRank has exited."""
     if not os.read(0, 1):
         gone.set()
-    with suppress(ProcessLookupError):
+    with suppress(OSError):
         os.kill(command, signal.SIGKILL)
 
 

@@ -51,16 +51,15 @@ def answer_of(returned: Any) -> Answer:
 def tools_parameter(retrieve: Callable[..., Any]) -> str:
     """Return the name of the parameter that gets the tools: ``tools``, or a third one that is required."""
     try:
-        parameters = [*inspect.signature(retrieve).parameters.values()]
+        found = inspect.signature(retrieve).parameters
     except (TypeError, ValueError):
         return ""
-    named = [each.name for each in parameters if each.name == "tools"]
-    third = [
-        each.name
-        for each in parameters[2:3]
-        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    ]
-    return next(iter(named + third), "")
+    if "tools" in found:
+        return "tools"
+    third = [each for each in [*found.values()][2:3] if each.default is each.empty]
+    return "".join(
+        each.name for each in third if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    )
 
 
 def checked_hit(hit: Hit | Passage, rank: int) -> Hit | Passage:

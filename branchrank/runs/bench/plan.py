@@ -273,7 +273,10 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
         for each in plan.records
         if each.system is None and each.index and each.index not in plan.indexes
     )
-    _attempt(found, partial(_check_passed, plan))
+    for name in plan.pass_env:
+        if name not in os.environ:  # the value of NAME=VALUE is a secret
+            message = f"--pass-env {name.partition('=')[0]} is not the name of a variable that is set"
+            found.append(UsageError(message, remedy="export the variable, and pass its name only"))
     _attempt(found, lambda: check_engine(plan.settings, asks_llm=bool(asking)))
     for each in plan.planned:
         for name, other in zip(each.indexes, ("", *each.system.other_indexes), strict=True):
@@ -294,19 +297,6 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
     if plan.predictors:
         _attempt(found, lambda: plan.folder.corpus_root)
     return found, asked
-
-
-def _check_passed(plan: Plan) -> None:
-    """Raise :class:`UsageError` for a variable that is not set, or that no command gets."""
-    if plan.pass_env and not any(each.origin.startswith(COMMAND) for each in plan.records):
-        message = "--pass-env has no effect, because no predictor is a command"
-        raise UsageError(message, remedy=Remedy("remove {}", "--pass-env"))
-    for given in plan.pass_env:
-        name = given.partition("=")[0]
-        if name != given or name not in os.environ:
-            wrong = "takes a name without a value" if name != given else "names a variable that is not set"
-            remedy = f"export {name}=VALUE, and use --pass-env {name}"
-            raise UsageError(f"--pass-env {name} {wrong}", remedy=remedy)
 
 
 def check_name(name: str) -> None:

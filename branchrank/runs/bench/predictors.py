@@ -28,6 +28,7 @@ from branchrank.core.records import (
     Question,
     Record,
     Retrieval,
+    Span,
 )
 from branchrank.core.spec import System
 from branchrank.runs.attribution import gold_keys
@@ -155,6 +156,12 @@ class Untraced:
         """Return the checked hits for a question's text."""
         raise NotImplementedError
 
+    def cited(self, tools: RecordedTools, k: int) -> list[Hit]:
+        """Return at most ``k`` passages that an agent has cited, best first."""
+        spans = tools.cited.spans[:k] if tools.cited else ()
+        lines = self.engine.sources.lines
+        return [hit_at(span, lines(span.source), 1.0 / rank) for rank, span in enumerate(spans, start=1)]
+
     def gold_keys(self, question: Question) -> frozenset[str]:
         """Return an empty set, because this predictor does not return a trace."""
         return frozenset()
@@ -213,7 +220,7 @@ class ClassPredictor(Untraced):
             raise UsageError(f"{self.name}: {error.message}", remedy=error.remedies) from error
         if tools is None:
             return OutsideAnswer(answer.hits, answer.calls)  # type: ignore[arg-type]
-        hits = answer.hits or tools.hits(k)
+        hits = answer.hits or self.cited(tools, k)
         spans = tuple(hit.span for hit in hits[:k] if isinstance(hit, Hit))
         log = tools.session.log(CheckedCitations(spans=spans, invalid=0))
         return OutsideAnswer(hits, answer.calls, log)  # type: ignore[arg-type]
@@ -224,6 +231,12 @@ class UnopenedPredictor(Untraced):
 
     def __init__(self, origin: str, name: str, llm: str) -> None:
         self.origin, self.name, self.llm = origin, name or origin, llm or NOT_REPORTED
+
+
+def hit_at(span: Span, lines: Sequence[str], score: float, key: str = "") -> Hit:
+    """Return the hit with the text of a span of a document that consists of ``lines``."""
+    text = "\n".join(lines[span.line_start - 1 : span.line_end])
+    return Hit(id=key or span.citation, text=text, score=score, **msgspec.structs.asdict(span))
 
 
 def unplaced(passage: Passage, rank: int) -> Hit:

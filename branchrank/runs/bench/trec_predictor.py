@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
 import numpy as np
 
 from branchrank.core.errors import InputError
@@ -24,7 +23,7 @@ from branchrank.core.records import NOT_REPORTED, Hit, Passage, Question, Span
 from branchrank.documents.ir_collections import entry_source
 from branchrank.documents.reading import document_lines
 from branchrank.index.reader import Index
-from branchrank.runs.bench.predictors import OutsideAnswer, Untraced
+from branchrank.runs.bench.predictors import OutsideAnswer, Untraced, hit_at
 from branchrank.runs.directory import TREC
 
 _SPAN = re.compile(r"(?P<source>.+):(?P<start>[1-9]\d{0,8})-(?P<end>[1-9]\d{0,8})(~\d+)?", re.DOTALL)
@@ -84,8 +83,7 @@ class TrecPredictor(Untraced):
         score, span = self._scores(question)[key], self._span(key)
         if span is None:
             return Passage(text="", id=key, score=score)
-        lines = document_lines(self._corpus, span.source)[span.line_start - 1 : span.line_end]
-        return Hit(id=key, text="\n".join(lines), score=score, **msgspec.structs.asdict(span))
+        return hit_at(span, document_lines(self._corpus, span.source), score, key)
 
     def _scores(self, question: Question) -> dict[str, float]:
         from branchrank.runs.exchange import trec_token

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import anyio
 
 from branchrank.core.errors import MissingDependencyError
 from branchrank.core.io.access import Access
-from branchrank.core.records import Record
+from branchrank.core.io.environment import VERSION
 from branchrank.search.agent.tool_session import RecordedTools
 
 try:
@@ -33,28 +33,22 @@ from branchrank.core.io.loopback_server import BODY_LIMIT, Guard, http_server, l
 
 PATH = "/mcp"
 _HOST = "127.0.0.1"
-
-
-class ServedTools(Record, frozen=True, kw_only=True):
-    """Where a client reaches the tools, and the bearer token that it must send."""
-
-    url: str
-    token: str
+#: Carries out the call of a tool, which has a name and arguments.
+Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 
 
 @contextmanager
-def serving(tools: RecordedTools) -> Iterator[ServedTools]:
-    """Serve the tools of one question until the end of the ``with`` block."""
+def serving(tools: RecordedTools) -> Iterator[tuple[str, str]]:
+    """Serve the tools of one question during a ``with`` block, at the URL and with the token it yields."""
     token = secrets.token_urlsafe(32)
     listening = listen(_HOST, 0)
-    served = ServedTools(url=url_of(_HOST, listening) + PATH, token=token)
     server = http_server(mcp_application(_server(tools), Access(token=token), flags=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
         while not server.started and thread.is_alive():  # a server that is not started yet can't be stopped
             time.sleep(0.005)
-        yield served
+        yield url_of(_HOST, listening) + PATH, token
     finally:
         server.should_exit = True
         thread.join()
@@ -77,27 +71,36 @@ def mcp_application(server: Server[Any], access: Access, *, flags: bool = True) 
     return Guard(application, access, flags=flags)
 
 
-def _server(tools: RecordedTools) -> Server[Any]:
-    offered = [
-        Tool(name=each.name, description=each.description, input_schema=each.parameters)
-        for each in tools.definitions
-    ]
+def tool_server(offered: list[Tool], call: Call, instructions: str | None = None) -> Server[Any]:
+    """Return an MCP server that offers these tools, and carries out each call of one."""
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=offered)
 
     async def call_tool(_context: Any, params: Any) -> CallToolResult:
-        call = partial(tools.call, params.name, params.arguments or {})
-        try:
-            reply = await anyio.to_thread.run_sync(call)
-            text, failed = reply.text, bool(reply.error)
-        except Exception as error:  # the agent can go on without this call
-            text, failed = f"{params.name} failed: {type(error).__name__}", True
-        return CallToolResult(content=[TextContent(text=text)], is_error=failed)
+        return await call(params.name, params.arguments or {})
 
     return Server(
         "branchrank",
+        version=VERSION,
+        instructions=instructions,
         get_tool_input_schema={tool.name: tool.input_schema for tool in offered}.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _server(tools: RecordedTools) -> Server[Any]:
+    async def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
+        try:
+            reply = await anyio.to_thread.run_sync(partial(tools.call, name, arguments))
+            text, failed = reply.text, bool(reply.error)
+        except Exception as error:  # the agent can go on without this call
+            text, failed = f"{name} failed: {type(error).__name__}", True
+        return CallToolResult(content=[TextContent(text=text)], is_error=failed)
+
+    offered = [
+        Tool(name=each.name, description=each.description, input_schema=each.parameters)
+        for each in tools.definitions
+    ]
+    return tool_server(offered, call)

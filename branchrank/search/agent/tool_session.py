@@ -16,7 +16,7 @@ import msgspec
 
 from branchrank.core.io.printable import encodable, safe_line
 from branchrank.core.io.progress import Notify, no_notice
-from branchrank.core.records import AgentLog, Hit, Record, Span, ToolStep
+from branchrank.core.records import AgentLog, Record, Span, ToolStep
 from branchrank.index.embedders.fake import NONE
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.engine import Engine
@@ -132,18 +132,12 @@ class RecordedTools:
     from what an agent sends.
     """
 
-    def __init__(
-        self,
-        session: ToolSession,
-        lines: Callable[[str], Sequence[str]],
-        clean: Callable[[str], str] = encodable,
-    ) -> None:
+    def __init__(self, session: ToolSession, clean: Callable[[str], str] = encodable) -> None:
         self.session = session
         self.definitions: tuple[Tool, ...] = session.toolbox.definitions
         #: The citations of the last call of ``answer``.
         self.cited: CheckedCitations | None = None
-        self._lines, self._clean = lines, clean
-        self._lock, self._calls = Lock(), 0
+        self._clean, self._lock, self._calls = clean, Lock(), 0
 
     @classmethod
     def of(cls, engine: Engine, clean: Callable[[str], str] = encodable) -> RecordedTools:
@@ -151,9 +145,8 @@ class RecordedTools:
         names = [*TOOLS]
         if engine.index.manifest.embedder.name == NONE:
             names = [name for name in names if name not in ("vector_search", "hybrid_search")]
-        sources = engine.sources
-        session = ToolSession(Toolbox(SearchTools(engine), names), sources.line_count)
-        return cls(session, sources.lines, clean)
+        toolbox = Toolbox(SearchTools(engine), names)
+        return cls(ToolSession(toolbox, engine.sources.line_count), clean)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
         """Call a tool with its arguments, or with their JSON text. A wrong call is answered with an error."""
@@ -171,15 +164,3 @@ class RecordedTools:
                 return given
             self.cited = given[0]
             return ToolReply(text="The answer is recorded.", status=ANSWER)
-
-    def hits(self, most: int) -> list[Hit]:
-        """Return at most ``most`` of the cited passages as hits, best first."""
-        return [
-            Hit(
-                id=span.citation,
-                text="\n".join(self._lines(span.source)[span.line_start - 1 : span.line_end]),
-                score=1.0 / rank,
-                **msgspec.structs.asdict(span),
-            )
-            for rank, span in enumerate(self.cited.spans[:most] if self.cited else (), start=1)
-        ]
