@@ -239,7 +239,7 @@ def test_without_a_run_the_questions_of_the_workspace_are_listed(
 ) -> None:
     found = ask(page, "questions", words="Q0007 KETTLE")
     assert [each[:2] for each in found["questions"]] == [["q0007", "where does kettle 7 boil"]]
-    assert found["questions"][0][2:] == [[["page-7.md", 5, 8]], True]
+    assert found["questions"][0][2] == [[["page-7.md", 5, 8]], True]
     assert [len(ask(page, "questions", page=number)["questions"]) for number in (0, 1, 99)] == [20, 12, 12]
     browser.visit(f"{page.url}/questions?run=")
     browser.wait(READY)

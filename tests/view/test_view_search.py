@@ -214,7 +214,7 @@ def test_an_empty_folder_has_three_steps_that_are_done_one_after_another(
     browser: Chromium, tmp_path: Path
 ) -> None:
     def steps() -> list[bool]:
-        return [each["done"] for each in CLIENT.get(f"{at.url}/api/runs").json()["steps"]]
+        return [each[2] for each in CLIENT.get(f"{at.url}/api/runs").json()["steps"]]
 
     with page_of(tmp_path) as at:
         for width in (1400, 400):

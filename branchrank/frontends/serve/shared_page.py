@@ -30,14 +30,13 @@ QUERY_CHARACTERS = 10_240
 #: The header that the page's own requests have.
 OWN_HEADER = "x-branchrank"
 _OWN = "branchrank.frontends.serve"
-#: The page's files, with their package and media type.
+#: The page's files, with their packages.
 _FILES = {
-    "report.css": ("branchrank.reports", "page.css", "text/css"),
-    "answers.js": ("branchrank.reports", "answers.js", "text/javascript"),
-    "view.css": (_OWN, "view.css", "text/css"),
+    "report.css": ("branchrank.reports", "page.css"),
+    "answers.js": ("branchrank.reports", "answers.js"),
     **{
-        name: (_OWN, name, "text/javascript")
-        for name in ("view.js", "search.js", "runs.js", "questions.js", "compare.js", "labels.js")
+        name: (_OWN, name)
+        for name in ("view.css", "view.js", "search.js", "runs.js", "questions.js", "compare.js", "labels.js")
     },
 }
 #: The paths that need no token, because they are the same for everybody.
@@ -88,8 +87,8 @@ def _file(request: Request) -> Response:
     found = _FILES.get(request.path_params["name"])
     if found is None:
         raise Refusal(404, "no_file", "the page has no such file")
-    package, name, media_type = found
-    return _response(files(package).joinpath("page", name).read_bytes(), media_type)
+    content = files(found[0]).joinpath("page", found[1]).read_bytes()
+    return _response(content, "text/css" if found[1].endswith(".css") else "text/javascript")
 
 
 def _response(content: bytes, media_type: str) -> Response:

@@ -33,7 +33,6 @@ from branchrank.core.io.access import Access
 from branchrank.core.io.files import NOT_JSON, read_beneath
 from branchrank.core.io.loopback_server import Guard, Refusal, http_server, listen, url_of
 from branchrank.core.io.printable import safe
-from branchrank.core.records import Record
 from branchrank.frontends.serve.service import RequestRefused, Service
 from branchrank.frontends.serve.shared_page import HEADERS, page_routes, query_of, searched
 from branchrank.frontends.serve.view_documents import Documents
@@ -63,14 +62,6 @@ _VIEWS = ("/", "/search", "/questions", "/compare", "/label")
 _SLICE = "slice:"
 
 T = TypeVar("T")
-
-
-class Step(Record, frozen=True, kw_only=True):
-    """A step to the first run, with its commands, one a line."""
-
-    title: str
-    commands: str
-    done: bool = False
 
 
 class View:
@@ -111,27 +102,18 @@ class View:
         found = self.runs.summaries()
         return {"runs": found, "trends": trends(found), "steps": [] if found else self._steps()}
 
-    def _steps(self) -> list[Step]:
-        """Return what leads to the first run."""
+    def _steps(self) -> list[tuple[str, str, bool]]:
+        """Return the steps to the first run, each with its commands, and whether it is done."""
         known, folder = self.documents.root is not None, self.documents.folder
         place = f"--data-dir {shlex.quote(str(folder.data_dir))}"
         init = "" if known else f"branchrank init PATH/TO/YOUR/DOCS {place}\n"
         file = shlex.quote(str(folder.questions_path)) if known else "questions.jsonl"
-        compare = (
-            f"branchrank benchmark {place} --reports {shlex.quote(str(self.runs.folders[0]))} --name first"
-        )
+        run = f"branchrank benchmark {place} --reports {shlex.quote(str(self.runs.folders[0]))} --name first"
+        asked = known and bool(self.labels.file.known())
         return [
-            Step(
-                title="Index your documents",
-                commands=f"{init}branchrank index {place}",
-                done=known and bool(folder.index_names),
-            ),
-            Step(
-                title="Write questions that your readers ask, here or with the command",
-                commands=f"branchrank questions add {file} {place}",
-                done=known and bool(self.labels.file.known()),
-            ),
-            Step(title="Compare systems on your questions", commands=compare),
+            ("Index your documents", f"{init}branchrank index {place}", known and bool(folder.index_names)),
+            ("Write questions, here or with the command", f"branchrank questions add {file} {place}", asked),
+            ("Compare systems on your questions", run, False),
         ]
 
     def questions_json(self, request: Request) -> object:

@@ -16,7 +16,7 @@ from branchrank.core.errors import QuestionError, UsageError
 from branchrank.core.io.printable import safe
 from branchrank.core.records import GoldItem, Question, Record
 from branchrank.frontends.serve.view_documents import Documents
-from branchrank.frontends.serve.view_questions import PAGE
+from branchrank.frontends.serve.view_questions import paged
 from branchrank.questions.labels import as_unanswerable
 from branchrank.questions.question_files import load_questions, remove_question, replace_question
 
@@ -65,18 +65,8 @@ class WorkspaceQuestionFile:
             for each in self.known().values()
             if all(word in f"{each.id} {each.question}".casefold() for word in wanted)
         ]
-        pages = max(1, -(-len(found) // PAGE))
-        page = min(page, pages - 1)
-        return {
-            "file": safe(str(self.path)),
-            "found": len(found),
-            "page": page,
-            "pages": pages,
-            "questions": [
-                [safe(each.id), safe(each.question), list(map(place_of, each.gold)), each.answerable]
-                for each in found[page * PAGE : (page + 1) * PAGE]
-            ],
-        }
+        facts = paged(found, page, lambda each: (list(map(place_of, each.gold)), each.answerable))
+        return {"file": safe(str(self.path)), **facts}
 
     def edit(self, given: GivenEdit) -> object:
         """Write a change to a question.

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from io import StringIO
@@ -194,8 +194,6 @@ class QuestionLists:
             for question in runs[0].asked.values()
             if question.id in changed and _matches(question, runs, filters)
         ]
-        pages = max(1, -(-len(found) // PAGE))
-        page = min(max(page, 0), pages - 1)
         return {
             "experiments": [safe(run.record.experiment) for run in runs],
             "predictors": list(predictors),
@@ -203,14 +201,8 @@ class QuestionLists:
             "stages": sorted({answer.lost for answer in _all_answers(runs)} - {""}),
             "slices": [[safe(label), list(map(safe, values))] for label, values in runs[0].cuts.items()],
             "total": len(runs[0].asked),
-            "found": len(found),
-            "page": page,
-            "pages": pages,
             "tally": _tally(runs, found) if len(found) < len(runs[0].asked) else [],
-            "questions": [
-                [safe(each.id), safe(each.question), [run.answers.get(each.id, ()) for run in runs]]
-                for each in found[page * PAGE : (page + 1) * PAGE]
-            ],
+            **paged(found, page, lambda each: [run.answers.get(each.id, ()) for run in runs]),
         }
 
     def _changed(self, keys: Sequence[str], filters: Filters) -> set[str]:
@@ -255,6 +247,17 @@ class QuestionLists:
                 }
             )
         return found
+
+
+def paged(
+    found: Sequence[Question], page: int, facts: Callable[[Question], Sequence[object]]
+) -> dict[str, object]:
+    """Return one page of questions, each with its id, its text and its facts, and the number of pages."""
+    last = max(0, -(-len(found) // PAGE) - 1)
+    page = min(page, last)
+    shown = found[page * PAGE : (page + 1) * PAGE]
+    questions = [(safe(each.id), safe(each.question), facts(each)) for each in shown]
+    return {"found": len(found), "page": page, "pages": last + 1, "questions": questions}
 
 
 def _all_answers(runs: Sequence[RunQuestions]) -> Iterator[ShownAnswer]:

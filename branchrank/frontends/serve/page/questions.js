@@ -57,7 +57,7 @@ async function own(view, given) {
   async function turn(page) {
     const data = await get("/api/questions", { words: words.value, page });
     count.textContent = `${counted(data.found, "question")} in ${data.file}`;
-    list.replaceChildren(...data.questions.map(([id, text, gold, answerable]) => make("div", { class: "own-question" },
+    list.replaceChildren(...data.questions.map(([id, text, [gold, answerable]]) => make("div", { class: "own-question" },
       link("/label", { question: id }, text),
       make("span", { class: answerable ? "soft" : "near" }, `${id} · ${answerable ? gold.map(placeOf).join(", ") : "not answered by the documents"}`))));
     end.replaceChildren(...(data.pages > 1 ? pager(data.page, data.pages, turn) : []));

@@ -110,7 +110,7 @@ export async function show(view) {
   view.append(make("h2", {}, runs.length ? counted(runs.length, "run") : "No runs yet"));
   if (!runs.length) {
     view.append(make("p", {}, "Three steps lead to the first run. Reload the page after each."),
-      make("ol", { class: "steps" }, ...steps.map(({ title, commands, done }) => make("li", done ? { class: "done" } : {},
+      make("ol", { class: "steps" }, ...steps.map(([title, commands, done]) => make("li", done ? { class: "done" } : {},
         make("h3", {}, title, make("span", { class: "good" }, done ? " ✓ done" : "")),
         make("pre", { class: "code", tabindex: "0", "aria-label": `Commands: ${title}` }, commands)))),
       make("p", { class: "soft" }, "To see the page with runs first, start branchrank demo and then branchrank view."));
