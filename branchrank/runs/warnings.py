@@ -119,10 +119,11 @@ def agent_factors(system: System | None) -> dict[str, str]:
     for branch in system.branches if system else ():
         if system and branch.kind == AGENT:
             agent = branch.agent
+            form = " as JSON" if agent.tool_calls == "json" else ""
             return {
                 "model": system.llm.model,
                 "prompt": str(agent.prompt),
-                "tools": ", ".join(agent.tools) or "none",
+                "tools": (", ".join(agent.tools) or "none") + form,
                 "budget": f"{plural(agent.max_steps, 'step')}, {agent.context_tokens:,} tokens of context",
             }
     return {}

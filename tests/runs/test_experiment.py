@@ -206,6 +206,16 @@ sweep = {{ base_url = ["", "http://127.0.0.1:9/v1"] }}
 [systems.plain]
 from = "named"
 rerank.method = "none"
+[systems.late-interaction]
+base_url = "http://127.0.0.1:9/v1"
+model = "tiny"
+[systems.agent-grep]
+llm = {{ base_url = "http://127.0.0.1:9/v1", model = "tiny" }}
+[systems.short]
+from = "agent-memory"
+base_url = "http://127.0.0.1:9/v1"
+model = "tiny"
+branches.agent.options.max_steps = 2
 """
     )
     asking = {named.system.name: named.system.asks_llm for named in plan_from_experiment(path).predictors}
@@ -218,6 +228,9 @@ rerank.method = "none"
         "swept[base_url=]": False,
         "swept[base_url=http://127.0.0.1:9/v1]": True,
         "plain": False,
+        "late-interaction": True,
+        "agent-grep": True,
+        "short": True,
     }
 
 

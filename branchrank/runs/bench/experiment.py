@@ -51,7 +51,7 @@ from branchrank.core.settings import (
     resolve,
 )
 from branchrank.core.settings.fields import explained, laid_over
-from branchrank.core.spec import System
+from branchrank.core.spec import AGENT, System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.embedders import check_name
 from branchrank.index.workspace_folder import read_config
@@ -67,7 +67,7 @@ from branchrank.runs.bench.plan import (
 from branchrank.runs.bench.predictors import BenchmarkPredictor
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.directory import DEFAULT_INDEX, TREC
-from branchrank.search.systems.builtin import BUILTIN
+from branchrank.search.systems.builtin import AGENTS, BUILTIN
 from branchrank.search.systems.system_checks import problems
 
 _SWEEP = "sweep"
@@ -412,6 +412,9 @@ class _Systems(NamedTuple):
         path = (*above, name)
         table, parent = self.tables.get(name, {}), self._own(name).parent
         is_own = isinstance(table.get("branches"), list)
+        llm = table.get("llm")
+        given = llm.get("base_url") if isinstance(llm, Mapping) else table.get("base_url")
+        endpoint = endpoint or (given if isinstance(given, str) else "")
         inherited: dict[str, Any] = {}
         if name in above:
             raise UsageError(f"[systems.{name}] inherits from itself: {' -> '.join(path)}")
@@ -430,9 +433,9 @@ class _Systems(NamedTuple):
         return _laid_over(inherited, own)
 
 
-def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
+def _with_endpoint(settings: Resolved, name: str, endpoint: str) -> Resolved:
     """Set the LLM endpoint in the settings of a built-in system, if the system can use an LLM."""
-    part = settings.parts.get(section)
+    part = settings.parts.get(AGENT if name in AGENTS else name.replace("-", "_"))
     if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
         return settings
     return settings.with_parts(msgspec.structs.replace(part, base_url=endpoint))
