@@ -39,6 +39,7 @@ _FILES = {
         for name in ("view.css", "view.js", "search.js", "runs.js", "questions.js", "compare.js", "labels.js")
     },
 }
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 #: The paths that need no token, because they are the same for everybody.
 PUBLIC = frozenset({"/", *(f"/page/{name}" for name in _FILES)})
 HEADERS = {
@@ -79,7 +80,7 @@ def page_routes(paths: Iterable[str], only: str = "") -> Iterator[Route]:
     """Yield the routes of the page at ``paths`` and of its files. ``only`` is its only view, if any."""
     html = files(_OWN).joinpath("page", "view.html").read_bytes()
     html = html.replace(b"<body>", f'<body data-only="{only}">'.encode() if only else b"<body>")
-    yield from (Route(path, lambda _request: _response(html, "text/html")) for path in paths)
+    yield from (Route(path, lambda _request: _response("view.html", html)) for path in paths)
     yield Route("/page/{name}", _file)
 
 
@@ -87,12 +88,11 @@ def _file(request: Request) -> Response:
     found = _FILES.get(request.path_params["name"])
     if found is None:
         raise Refusal(404, "no_file", "the page has no such file")
-    content = files(found[0]).joinpath("page", found[1]).read_bytes()
-    return _response(content, "text/css" if found[1].endswith(".css") else "text/javascript")
+    return _response(found[1], files(found[0]).joinpath("page", found[1]).read_bytes())
 
 
-def _response(content: bytes, media_type: str) -> Response:
-    return Response(content, headers=HEADERS, media_type=media_type)
+def _response(name: str, content: bytes) -> Response:
+    return Response(content, headers=HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
 
 
 def query_of(request: Request) -> tuple[str, str]:
