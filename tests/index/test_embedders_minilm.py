@@ -51,7 +51,7 @@ def test_a_vector_depends_on_its_text_alone(texts: list[str], random: object) ->
 
 
 def test_the_number_of_threads_changes_no_bit() -> None:
-    texts = [f"{text} {number}" for number in range(6) for text in TEXTS]
+    texts = [f"{text} {number}" for number in range(3) for text in TEXTS]
     one = MiniLMEmbedder(threads=1).embed_documents(texts)
     assert np.array_equal(one, embedder().embed_documents(texts))
     assert np.array_equal(one[::-1], embedder().embed_documents(texts[::-1]))

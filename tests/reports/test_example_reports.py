@@ -16,8 +16,8 @@ from branchrank.runs.directory import QUESTIONS, RUN_JSON, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-#: The run that is checked whole for every change.
-SMALL = ("symfony-dev",)
+#: The run whose report is made for every change: it has the fewest systems.
+SMALL = ("sample",)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,6 @@ def test_the_report_of_an_example_is_made_from_its_rows(name: str, tmp_path: Pat
     run.mkdir()
     for file in (RUN_JSON, *read_run(EXAMPLES / name).truth):
         shutil.copy(EXAMPLES / name / file, run)
-    missing = {finding.file for finding in verify(run).findings}
-    assert missing > {"summary.csv", "questions.csv", "report.md", "report.html", "plots/differences.svg"}
     made = invoke("report", run)
     assert made.exit_code == 0, made.output
     assert verify(run).findings == ()
