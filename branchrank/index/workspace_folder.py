@@ -141,10 +141,10 @@ def check_chunker_name(path: Path, chunker: str) -> None:
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in ``branchrank.toml``, atomically.
 
-    The value ``None`` removes a key. Comments, all other keys and the order of the keys are kept. Raises
-    :class:`UsageError` if ``path`` is not valid TOML, or if a section that contains a key, such as the
-    section ``index``, is not a table. Raises :class:`~branchrank.core.errors.StorageError` if the file can't
-    be written.
+    The value ``None`` removes a key. Comments, all other keys, the order of the keys and the line ends are
+    kept, and a link stays a link. Raises :class:`UsageError` if ``path`` is not valid TOML, or if a section
+    that contains a key, such as the section ``index``, is not a table. Raises
+    :class:`~branchrank.core.errors.StorageError` if the file can't be written.
     """
     import tomlkit
 
@@ -163,7 +163,9 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
         elif name not in target or target[name] != wanted:
             target[name] = wanted
     if not path.exists() or document.unwrap() != before:
-        write_text(path, tomlkit.dumps(document))
+        text = tomlkit.dumps(document)
+        text = re.sub("\r?\n", "\r\n", text) if "\r\n" in text else text
+        write_text(path.resolve(), text)
 
 
 def without_credentials(settings: IndexSettings) -> IndexSettings:

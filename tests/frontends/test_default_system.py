@@ -196,6 +196,20 @@ def test_the_table_is_printed_and_only_write_changes_the_file(folder: Path) -> N
     assert (wrong.exit_code, "'dens'" in wrong.stderr) == (2, True)
 
 
+def test_line_ends_permissions_and_links_are_kept(folder: Path) -> None:
+    link, file = folder / "data" / "branchrank.toml", folder / "own.toml"
+    file.write_bytes(link.read_bytes().replace(b"\n", b"\r\n"))
+    file.chmod(0o664)
+    link.unlink()
+    link.symlink_to(file)
+    assert invoke("advise", "latest", "--predictor", "local", "--write").exit_code == 0
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o664
+    assert tomllib.loads(file.read_text())["system"]["name"] == "local"
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert {line[-2:] for line in lines} == {b"\r\n"}
+
+
 def test_what_only_a_strangers_run_names_needs_trust(folder: Path) -> None:
     path = folder / "data" / "branchrank.toml"
     before = path.read_text()

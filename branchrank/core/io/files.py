@@ -79,7 +79,8 @@ def fsync_path(path: Path) -> None:
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file, which is renamed to ``path`` if the block ends without an error.
 
-    If the file can't be written, :class:`StorageError` is raised and the old content of ``path`` is kept.
+    A file that exists keeps its permissions. If the file can't be written, :class:`StorageError` is raised
+    and the old content of ``path`` is kept.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,6 +90,8 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
+            if path.is_file():
+                shutil.copymode(path, temporary)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
