@@ -41,6 +41,7 @@ COLUMNS = {
     "landingpage document sourcefile source",
     "anchor": "anchor fragment hash section",
 }
+_KNOWN = {*" ".join(COLUMNS.values()).split()}
 _WANTED = "its columns are query, count and url (or page and anchor)"
 #: Whole numbers, also with zeros after the decimal point or with separated thousands.
 _COUNT = re.compile(r"\d+([.,]0{1,2})?|\d{1,3}([.,' \u00a0\u202f]\d{3})+")
@@ -61,12 +62,14 @@ class Imported(Record, frozen=True, kw_only=True):
     """The questions that were added to the file ``path``.
 
     ``rows`` and ``without_query`` are the numbers of the rows with and without a query, and ``queries`` the
-    number of distinct queries. ``sites`` counts the addresses that became gold by the prefix of their site.
+    number of distinct queries. ``ignored`` are the columns that have another name than those in
+    :data:`COLUMNS`. ``sites`` counts the addresses that became gold by the prefix of their site.
     """
 
     rows: int
     without_query: int
     queries: int
+    ignored: tuple[str, ...]
     sites: dict[str, int]
     unplaced: tuple[Unplaced, ...]
     questions: tuple[Question, ...]
@@ -74,11 +77,12 @@ class Imported(Record, frozen=True, kw_only=True):
 
 
 class AskedRow(NamedTuple):
-    """One row. An address is a URL or a path, which may end with ``#anchor``."""
+    """One row, with the names of its other columns. An address is a URL or path, maybe with ``#anchor``."""
 
     query: str
     clicks: int
     addresses: tuple[str, ...]
+    ignored: tuple[str, ...]
 
 
 def read_asked(path: Path) -> list[AskedRow]:
@@ -116,8 +120,10 @@ def _asked(row: dict[str, Any] | str) -> AskedRow:
     if not _COUNT.fullmatch(digits):
         raise ValueError(f"{count!r} is not a count")
     end = f"#{anchor.strip().removeprefix('#')}" if anchor.strip() else ""
+    ignored = tuple(name for name in row if name != _REST and _key(name) not in _KNOWN)
     addresses = (each.strip() + end * ("#" not in each) for each in listed if each.strip())
-    return AskedRow(" ".join(query.split()), int(re.sub(r"[.,]0{1,2}$|\D", "", digits)), tuple(addresses))
+    clicks = int(re.sub(r"[.,]0{1,2}$|\D", "", digits))
+    return AskedRow(" ".join(query.split()), clicks, tuple(addresses), ignored)
 
 
 def _rows(path: Path, remedy: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -132,9 +138,8 @@ def _rows(path: Path, remedy: str) -> Iterator[tuple[int, dict[str, Any] | str]]
     if marked := re.fullmatch('"?sep=(.)"?', first.strip()):
         separators = marked[1]
         start, first = next(above, (0, ""))
-    known = {*" ".join(COLUMNS.values()).split()}
     found = {each: {*map(_key, next(csv.reader([first], delimiter=each), []))} for each in separators}
-    separator = max(separators, key=lambda each: len(known & found[each]))
+    separator = max(separators, key=lambda each: len(_KNOWN & found[each]))
     if first and found[separator].isdisjoint(COLUMNS["query"].split()):
         raise QuestionError(f"{path}:{start}: no column is called query: {first.strip()}", remedy=remedy)
     every = chain([first], (line for _, line in lines))
@@ -195,6 +200,7 @@ def imported(asked: Sequence[AskedRow], documents: Sequence[Document]) -> Import
         rows=len(rows),
         without_query=len(asked) - len(rows),
         queries=len(queries),
+        ignored=tuple(dict.fromkeys(chain.from_iterable(row.ignored for row in asked))),
         sites=sites,
         unplaced=tuple(sorted(unplaced, key=lambda each: (-each.clicks, each))),
         questions=tuple(each.question(links) for each in queries.values()),

@@ -245,3 +245,20 @@ def test_questions_are_added_to_those_of_the_workspace(data_dir: Path, tmp_path:
         assert workspace.questions.check().unanswerable == 1
     assert own.read_text().startswith(line)
     assert [each.id for each in load_questions(own)] == ["mine", first.questions[0].id]
+
+
+def test_columns_that_are_ignored_are_named_and_a_long_list_is_cut(data_dir: Path, tmp_path: Path) -> None:
+    log, output = tmp_path / "log.csv", tmp_path / "made.jsonl"
+    rows = "".join(f"how {number},7,u,/gone/{number}\n" for number in range(200))
+    log.write_text(f"Search Term,Total searches,<Article> URL,Page\n{rows}")
+    done = invoke("questions", "import", str(log), "--data-dir", str(data_dir), "--output", str(output))
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert "  ignored columns: Total searches, <Article> URL" in lines
+    listed = [line for line in lines if "(no such page; 1 click, 1 question)" in line]
+    assert 0 < len(listed) < 200
+    assert any(f"{200 - len(listed)} more" in line for line in lines)
+    assert all(each.extra[UNPLACED] for each in load_questions(output))
+    log.write_text("query,url\nhow long,/gone\n")
+    done = invoke("questions", "import", str(log), "--data-dir", str(data_dir), "--output", str(output))
+    assert "ignored columns" not in done.output

@@ -274,6 +274,10 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     click.echo(f"written to {output}")
 
 
+#: The most addresses without gold that `import` prints.
+MOST_UNPLACED = 50
+
+
 @command.command("import")
 @click.argument("file", type=FILE)
 @DATA_DIR
@@ -295,11 +299,15 @@ def import_asked(file: Path, data_dir: Path, output: Path | None) -> None:
         done = workspace.questions.import_asked(file, output)
     left_out = f", {done.without_query} without a query left out" * bool(done.without_query)
     click.echo(f"{plural(done.rows, 'row')}, {plural(done.queries, 'question')}{left_out}")
+    if done.ignored:
+        click.echo(safe(f"  ignored columns: {', '.join(done.ignored)}"))
     for site, count in done.sites.items():
         click.echo(safe(f"  gold from {site or 'the corpus folder'}: {plural(count, 'link')}"))
-    for each in done.unplaced:
+    for each in done.unplaced[:MOST_UNPLACED]:
         times = f"{plural(each.clicks, 'click')}, {plural(each.questions, 'question')}"
         click.echo(safe(f"  no gold: {' '.join(filter(None, (each.address, f'({each.reason}; {times})')))}"))
+    if (more := len(done.unplaced) - MOST_UNPLACED) > 0:
+        click.echo(f"  no gold: {more} more addresses, in the key `unplaced` of their questions")
     pages = sum(question.gold_level == "file" for question in done.questions)
     unlabeled = sum(not question.answerable for question in done.questions)
     click.echo(
