@@ -139,9 +139,23 @@ def follow_gold(questions: Sequence[Question], lines: Lines) -> list[Question]:
     found = reanchor(questions, lines)
     unplaced = {problem.question_id for problem in found.problems}
     return [
-        _marked(now, lines) if before.id in unplaced or _differs(before, now) else now
+        _marked(now, lines)
+        if before.id in unplaced or _differs(before, now)
+        else (now if _spans(now) != _spans(before) else before)
         for before, now in zip(questions, found.questions, strict=True)
     ]
+
+
+def unrecorded_gold(questions: Sequence[Question]) -> str:
+    """Describe how many gold items have neither a digest nor a quote, or return an empty string."""
+    items = [item for question in questions for item in question.gold if item.span is not None]
+    loose = sum(not (item.answer_digest or item.answer_quote) for item in items)
+    remedy = "`branchrank questions reanchor` adds the digests"
+    return f"gold without a digest, whose change can't be found: {loose}; {remedy}" if loose else ""
+
+
+def _spans(question: Question) -> list[Span | None]:
+    return [item.span for item in question.gold]
 
 
 def _differs(before: Question, now: Question) -> bool:

@@ -21,7 +21,7 @@ from branchrank.core.settings import Bm25Settings
 from branchrank.documents.document import Document, Section
 from branchrank.documents.lines import normalize
 from branchrank.index.stores.analyzer import analyzer
-from branchrank.questions.anchoring import Lines, check_anchors, reanchor, span_lines
+from branchrank.questions.anchoring import Lines, check_anchors, reanchor, span_lines, unrecorded_gold
 from branchrank.questions.question_files import without_absent
 from branchrank.scoring.matching import is_file_level
 
@@ -102,14 +102,8 @@ def check_questions(
         for item in question.gold
         for section in _asked(question, item, sections)
     }
-    loose = sum(
-        item.span is not None and not (item.answer_digest or item.answer_quote)
-        for question in questions
-        for item in question.gold
-    )
-    if loose:
-        remedy = "`branchrank questions reanchor` adds the digests"
-        notes.append(f"gold without a digest, whose change can't be found: {loose}; {remedy}")
+    if note := unrecorded_gold(questions):
+        notes.append(note)
     return QuestionCheck(
         findings=tuple(findings),
         notes=tuple(notes),

@@ -236,7 +236,7 @@ _NEXT = {
     "unanswerable": "add questions that the corpus answers, with branchrank questions add.",
     "failed": "fix the error with which every query failed.",
     "zero": "check the gold with branchrank questions check.",
-    "alone": "compare it with a second system, such as --predictor bm25.",
+    "alone": "compare it with a second system, such as --predictor {}.",
     "unasked": "write questions about the other pages, with branchrank questions add.",
     "longer": "compare hits of the same length, with --passage-lines.",
 }
@@ -247,7 +247,7 @@ def _next(run: RunData, made: Recommendation) -> str:
     rival = made.open
     key = made.kind if rival is None else rival.reason
     if key in _NEXT:
-        return _NEXT[key]
+        return _NEXT[key].format("local" if made.system == "bm25" else "bm25")
     if rival is not None:
         pair = sorted((rival.candidate, rival.baseline), key=run.judgment.baselines.__contains__)
         decides = deciding(rival)

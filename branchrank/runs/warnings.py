@@ -9,9 +9,10 @@ from itertools import chain
 from typing import Literal
 
 from branchrank.core.records import Question, Record
-from branchrank.core.settings import DISTANCE_THRESHOLD
+from branchrank.core.settings import DISTANCE_THRESHOLD, BenchmarkSettings
 from branchrank.core.spec import AGENT, System
 from branchrank.index.corpus_language import unread_letters
+from branchrank.questions.anchoring import unrecorded_gold
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE, UNPLACED
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
@@ -29,6 +30,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
         *examples(questions),
         *labeled_by_llm(questions),
         *set_apart(questions),
+        *unrecorded(questions, run),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
         *avoidable_latency(run),
@@ -204,6 +206,13 @@ def set_apart(questions: Sequence[Question]) -> Iterator[str]:
     for state in ("changed", "gone"):
         if ids := [question.id for question in questions if question.gold_state == state]:
             yield f"gold {state}: {plural(len(ids), 'question')}, not in the rates ({', '.join(ids)})"
+
+
+def unrecorded(questions: Sequence[Question], run: RunRecord) -> Iterator[str]:
+    """Yield a warning for gold that a run with ``--reanchor`` can't follow."""
+    note = unrecorded_gold(questions)
+    if note and run.settings[BenchmarkSettings.section].get("reanchor"):
+        yield note
 
 
 def shallow(top_k: int) -> Iterator[str]:

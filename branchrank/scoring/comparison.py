@@ -245,5 +245,7 @@ def gate(comparison: Comparison, delta: float) -> Gate:
     passes_at = comparison.smallest_delta if outcome == "undecided" else None
     if passes_at is not None:
         figures += f"; the gate would pass with --delta {passes_at:g}"
-    reason = f"{comparison.verdict}: {why}; {figures}"
+    unknown = comparison.verdict in ("inconclusive", "too few questions to tell")
+    verdict = "" if unknown and outcome != "undecided" else f"{comparison.verdict}: "
+    reason = f"{verdict}{why}; {figures}"
     return Gate(outcome=outcome, reason=reason, comparison=comparison, passes_at=passes_at)

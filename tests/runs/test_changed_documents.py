@@ -97,6 +97,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
                 words = (*RUN, "--reanchor", "--question-text", text_of, "--reports", f"{state}-{text_of}")
                 result = invoke(*words)
                 assert result.exit_code == 0, result.output
+                assert "--predictor local" in result.output  # a second system, not the only one
         refused = invoke(*RUN, "--reports", "refused")
         assert refused.exit_code == 3
         assert "--reanchor" in refused.output
@@ -127,6 +128,9 @@ def test_the_rates_leave_out_questions_whose_gold_changed_and_the_run_names_them
     }
     assert not apart.keys() & set(after.scores.answerable)
     assert all(any(key in warning for warning in after.record.warnings) for key in apart)
+    assert [
+        warning for warning in after.record.warnings if "without a digest" in warning and ": 1;" in warning
+    ]
     outcomes = after.questions.set_index("question_id")["outcome"]
     assert {key: outcomes[key] for key in apart} == {key: f"gold {state}" for key, state in apart.items()}
     assert outcomes["without an answer"] == "unanswerable"

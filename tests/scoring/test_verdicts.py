@@ -287,6 +287,10 @@ def test_few_pages_give_no_interval_and_an_inconclusive_verdict():
     assert gate(worse, 0.02).outcome == "undecided"
     assert gate(found, 0.02).outcome == "undecided"
     assert gate(replace(found, identical=True), 0.02).outcome == "pass"
+    for verdict in ("inconclusive", "too few questions to tell"):
+        passed = gate(replace(found, identical=True, verdict=verdict), 0.02)
+        assert verdict in gate(replace(found, verdict=verdict), 0.02).reason
+        assert verdict not in passed.reason
 
 
 def test_sizes_follow_the_family():
