@@ -267,6 +267,7 @@ def test_an_agent_can_be_asked_for_json_from_the_start(world: WorkspaceFolder) -
         assert not wanted.is_valid(step | {"tool": "shell"})
         assert not wanted.is_valid({"tool": "read_file", "arguments": {"citations": cites}})
         assert not wanted.is_valid({"tool": "answer", "arguments": {"citations": [{"path": "a.md"}]}})
+        assert not wanted.is_valid({"tool": "answer", "arguments": {"citations": cites * 11}})
         return scripted.say(json.dumps(step))
 
     found, chats = asked(world, policy, tool_calls="json")

@@ -71,14 +71,15 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the LLM server did not start")
 
 
-def serve(port: int) -> None:
+def serve(port: int, slots: int = 1) -> None:
+    """Serve until the standard input closes. Each of the slots keeps the beginning of its last prompt."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model_file())
     parameters.port = port
-    parameters.n_ctx = CONTEXT_TOKENS
-    parameters.n_parallel = 1
+    parameters.n_ctx = slots * CONTEXT_TOKENS
+    parameters.n_parallel = slots
     parameters.warmup = False
     parameters.offline = True
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
@@ -89,4 +90,4 @@ def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(*map(int, sys.argv[1:]))

@@ -156,7 +156,7 @@ def benchmark(data_dir: Path, predictors: tuple[str, ...], **given: Any) -> None
 @PASS_ENV
 @settings_options("benchmark", "llm", "cache", "engine")
 @settings_options("hybrid.no_llm", "pageindex.no_llm", "late_interaction.no_llm")
-@settings_options("agent.base_url", "agent.model", "agent.tool_calls")
+@settings_options("agent")
 def run(
     experiment: Path, reports: Path, name: str, fresh: bool, seal: Path | None, quiet: bool, **shown: Any
 ) -> None:

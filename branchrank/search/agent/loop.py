@@ -22,7 +22,7 @@ from branchrank.core.spec import AgentSearch
 from branchrank.search.agent.tool_session import CheckedCitations, ToolSession
 from branchrank.search.llm.gateway import Gateway
 from branchrank.search.llm.prompts import excerpt
-from branchrank.search.llm.request import LLMReply, LLMRequest, Message, ReplyError, ToolCall
+from branchrank.search.llm.request import LLMReply, LLMRequest, Message, ReplyError, Tool, ToolCall
 from branchrank.search.systems.query import Asked
 from branchrank.search.systems.toolbox import ANSWER, ToolReply
 
@@ -70,6 +70,7 @@ class _Conversation:
             Message(role="system", content=PROMPTS[search.prompt]),
             Message(role="user", content=question),
         ]
+        self.tools = tuple(_citing(most, tool) for tool in session.toolbox.definitions)
         #: For each answer of a tool that is still whole, its position in the messages and its short form.
         self.whole: list[tuple[int, str]] = []
         self.text = ""
@@ -94,15 +95,13 @@ class _Conversation:
 
     def _request(self, turn: int) -> LLMRequest | None:
         """Return the call of a turn, within the context budget, or ``None`` if it can't be kept."""
-        definitions = self.session.toolbox.definitions
-        if turn == self.search.max_steps:
-            definitions = tuple(tool for tool in definitions if tool.name == ANSWER)
+        last = turn == self.search.max_steps
         room = self.search.context_tokens - self.llm.max_tokens
         while True:
             request = LLMRequest(
                 stage=AGENT_STAGE.format(turn),
                 messages=tuple(self.messages),
-                tools=definitions,
+                tools=tuple(tool for tool in self.tools if tool.name == ANSWER or not last),
                 json_tools=self.search.tool_calls == "json",
                 max_tokens=self.llm.max_tokens,
                 context=self.asked.context,
@@ -137,6 +136,15 @@ class _Conversation:
                 self.whole.append((len(self.messages), short))
             self.messages.append(Message(role="tool", content=given.text, tool_call_id=call.id))
         return None
+
+
+def _citing(most: int, tool: Tool) -> Tool:
+    """Return a tool, with the largest number of citations in the schema of ``answer``."""
+    if tool.name != ANSWER:
+        return tool
+    fields = tool.parameters["properties"]
+    fields = fields | {"citations": fields["citations"] | {"maxItems": most}}
+    return replace(tool, parameters=tool.parameters | {"properties": fields})
 
 
 def _usable(reply: LLMReply) -> LLMReply:

@@ -69,7 +69,9 @@ def step_schema(request: LLMRequest) -> dict[str, Any]:
 
 def _shape(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON schema without the limits of texts and numbers, which many servers can't enforce."""
-    shape: dict[str, Any] = {key: schema[key] for key in ("type", "enum", "required") if key in schema}
+    shape: dict[str, Any] = {
+        key: schema[key] for key in ("type", "enum", "required", "maxItems") if key in schema
+    }
     if "properties" in schema:
         fields = {name: _shape(each) for name, each in schema["properties"].items()}
         shape |= {"properties": fields, "additionalProperties": False}
