@@ -242,7 +242,7 @@ def question_line(question: Question) -> dict[str, Any]:
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> str:
-    """Write a question file atomically, and return its digest.
+    """Write a question file atomically, and return its digest. A link stays a link.
 
     Files that a killed process left beside it are removed.
     """
@@ -258,7 +258,7 @@ def only_writer_of(path: Path) -> Iterator[Callable[[Iterable[Question]], str]]:
     writes the questions like :func:`write_questions`, which must not be called in the block.
     """
     with only_writer(path.parent, path.name):
-        yield lambda questions: write_jsonl(path, map(question_line, questions))
+        yield lambda questions: write_jsonl(path.resolve(), map(question_line, questions))
 
 
 def append_question(path: Path, question: Question, digest: str | None = None) -> Question:
@@ -339,7 +339,7 @@ def _lines(path: Path, digest: str | None) -> list[str]:
 def _put(path: Path, lines: list[str], place: int, *questions: Question) -> None:
     """Write the lines of a question file with the questions at a place, which may be the end."""
     lines[place : place + 1] = [msgspec.json.encode(question_line(each)).decode() for each in questions]
-    write_text(path, "".join(f"{line}\n" for line in lines))
+    write_text(path.resolve(), "".join(f"{line}\n" for line in lines))
 
 
 HASHED = "sha256:"

@@ -244,7 +244,16 @@ def test_questions_are_added_to_those_of_the_workspace(data_dir: Path, tmp_path:
         assert workspace.questions.import_asked(log).questions == ()
         assert workspace.questions.check().unanswerable == 1
     assert own.read_text().startswith(line)
-    assert [each.id for each in load_questions(own)] == ["mine", first.questions[0].id]
+    target = own.rename(tmp_path / "shared.jsonl")
+    own.symlink_to(target)
+    with branchrank.Workspace.open(data_dir) as workspace:
+        workspace.questions.reanchor()
+        log.write_text("query,url\nhow strong,\n")
+        assert len(workspace.questions.import_asked(log).questions) == 1
+        workspace.questions.reanchor()
+    assert own.is_symlink()
+    assert [each.question for each in load_questions(target)] == ["how LONG", "how hot", "how strong"]
+    assert [each.id for each in load_questions(own)][:2] == ["mine", first.questions[0].id]
 
 
 def test_columns_that_are_ignored_are_named_and_a_long_list_is_cut(data_dir: Path, tmp_path: Path) -> None:
