@@ -48,6 +48,15 @@ class Answers:
         return []
 
 
+class Looks:
+    llm = "none"
+
+    def retrieve(self, query, k, tools):
+        tools.call("grep_search", {"query": "fuse"})
+        tools.call("read_file", {"path": "guide/repair.rst"})
+        return []
+
+
 class Filters:
     llm = "none"
 
@@ -83,8 +92,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def run(name: str, tables: str, *words: object, passes: bool = True) -> Result:
-    head = f'name = "agents"\ndata_dir = "data"\nquestions = "q.jsonl"\n{tables}'
+def run(name: str, tables: str, *words: object, passes: bool = True, questions: str = "q.jsonl") -> Result:
+    head = f'name = "agents"\ndata_dir = "data"\nquestions = "{questions}"\n{tables}'
     Path(f"{name}.toml").write_text(head)
     passed = ("--pass-env", "FACTS", "--pass-env", "SECRET") if passes else ()
     return invoke("run", f"{name}.toml", "--reports", f"reports/{name}", *passed, *words)
@@ -243,6 +252,19 @@ def test_an_object_gets_the_tools_directly(project: Path) -> None:
         assert cited(row) == ["index.md:1-3", "index.md:5-5"]
         assert [step.tool for step in log(row).steps] == ["read_file"]
         assert log(row).unread == 0
+
+
+def test_the_tools_leave_out_the_excluded_lines_of_a_question(project: Path) -> None:
+    hidden = {"source_file": "guide/repair.rst", "line_start": 4, "line_end": 6}
+    gold = {"source_file": "guide/repair.rst", "answer_line_start": 9, "answer_line_end": 9}
+    write_lines(project / "excluded.jsonl", [{"question": "fuse?", **gold, "excluded_spans": [hidden]}])
+    tables = command("tools") + '[systems.Looks]\npredictor = "own_agents:Looks"\n'
+    run("excluded", tables, questions="excluded.jsonl")
+    [folder] = Path("reports/excluded").iterdir()
+    shown = {
+        row.predictor: [key for step in log(row).steps for key in step.shown] for row in Run.load(folder).rows
+    }
+    assert shown == {"tools": [], "Looks": ["guide/repair.rst:1-3", "guide/repair.rst:7-9"]}
 
 
 def test_a_run_of_others_starts_a_program_only_if_it_is_trusted(

@@ -94,7 +94,7 @@ def main(mode: str, config: str, usage: str, question: str) -> None:
                 print("x" * (1 << 20), end="")
         case "fails":
             print("index.md:1-3")
-            sys.exit(f"first line\nthe key {os.environ['SECRET']} is wrong")
+            sys.exit(f"first line\nthe key {os.environ['SECRET']} is wrong\n+------+")
         case "silent":
             print("I don't know.")
 

@@ -38,7 +38,7 @@ from branchrank.core.io.printable import Redactor, encodable
 from branchrank.core.records import NOT_REPORTED, AgentLog, Count, LLMUse, Question, Record
 from branchrank.runs.bench import guardian
 from branchrank.runs.bench.child_process import ChildError
-from branchrank.runs.bench.predictors import OutsideAnswer, Untraced
+from branchrank.runs.bench.predictors import OutsideAnswer, Untraced, query_of
 from branchrank.runs.directory import COMMAND
 from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
 
@@ -134,7 +134,7 @@ class CommandPredictor(Untraced):
 
         passed = {name: os.environ[name] for name in self.pass_env if name in os.environ}
         clean = Redactor(passed.values())
-        tools = RecordedTools.of(self.engine, clean)
+        tools = RecordedTools.of(self.engine, query_of(question), clean)
         with (
             TemporaryDirectory(prefix="branchrank-agent-", ignore_cleanup_errors=True) as name,
             serving(tools) as (url, token),
@@ -241,6 +241,7 @@ def _read(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, str]
                     printed[key.fileobj] += piece  # type: ignore[index]
     output, errors = (bytes(each).decode(errors="replace") for each in printed.values())
     if not failure and (code := process.wait()):
-        last = (errors.strip().splitlines() or [""])[-1].strip()[:_REASON]
+        told = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
+        last = told[-1][:_REASON] if told else ""
         failure = f"ended with exit code {code}" + (f": {last}" if last else "")
     return output, failure

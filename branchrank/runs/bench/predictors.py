@@ -61,6 +61,11 @@ class BenchmarkPredictor(Protocol):
         ...
 
 
+def query_of(question: Question, **more: Any) -> Query:
+    """Return the query of a question, without its gold."""
+    return Query(text=question.question, excluded=question.excluded_spans, **more)
+
+
 class SystemPredictor:
     """A system that runs on an engine; ``filters`` restrict every search."""
 
@@ -73,13 +78,7 @@ class SystemPredictor:
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Run the system. Candidates that overlap excluded spans are removed before ranking."""
-        query = Query(
-            text=question.question,
-            excluded=question.excluded_spans,
-            filters=self.filters,
-            question_id=question.id,
-            repeat=repeat,
-        )
+        query = query_of(question, filters=self.filters, question_id=question.id, repeat=repeat)
         found = self.engine.retrieve(self.system, query, k)
         if found.incomplete:  # a partial result must not count as a complete result
             raise BranchRankError(
@@ -212,7 +211,7 @@ class ClassPredictor(Untraced):
 
     def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Call the method ``retrieve``."""
-        tools = RecordedTools.of(self.engine) if self.index else None
+        tools = RecordedTools.of(self.engine, query_of(question)) if self.index else None
         given = {} if tools is None else {self.tools: tools}
         try:
             answer = answer_of(self.wrapped.retrieve(question.question, k, **given))

@@ -20,6 +20,7 @@ from branchrank.core.records import AgentLog, Record, Span, ToolStep
 from branchrank.index.embedders.fake import NONE
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.engine import Engine
+from branchrank.search.systems.query import Query
 from branchrank.search.systems.search_tools import SearchTools
 from branchrank.search.systems.toolbox import ANSWER, TOOLS, Citation, Toolbox, ToolReply, read_answer
 
@@ -140,12 +141,15 @@ class RecordedTools:
         self._clean, self._lock, self._calls = clean, Lock(), 0
 
     @classmethod
-    def of(cls, engine: Engine, clean: Callable[[str], str] = encodable) -> RecordedTools:
-        """Return the tools of an engine. An index without vectors has no tools that search with vectors."""
+    def of(cls, engine: Engine, query: Query, clean: Callable[[str], str] = encodable) -> RecordedTools:
+        """Return the tools of an engine, without what the query rejects.
+
+        An index without vectors has no tools that search with vectors.
+        """
         names = [*TOOLS]
         if engine.index.manifest.embedder.name == NONE:
             names = [name for name in names if name not in ("vector_search", "hybrid_search")]
-        toolbox = Toolbox(SearchTools(engine), names)
+        toolbox = Toolbox(SearchTools(engine).within(query), names)
         return cls(ToolSession(toolbox, engine.sources.line_count), clean)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] = "") -> ToolReply:
