@@ -181,16 +181,6 @@ def _lines_shown(log: AgentLog) -> int:
 class AgentColumn(Column[float | None]):
     """A column of the table of agents, which ``summary.csv`` has too if some predictor is an agent."""
 
-    def __init__(
-        self,
-        compute: Callable[[Measured], float | None],
-        heading: str,
-        cell: Callable[[float | None], str] = number,
-        *,
-        meaning: str,
-    ) -> None:
-        super().__init__(compute, heading, cell, meaning=meaning)
-
     def is_in(self, table: Place, rows: Sequence[SummaryRow]) -> bool:
         """Return whether a table shows the column by default."""
         return table == "csv" and any(row.agents for row in rows)
@@ -262,9 +252,10 @@ class SummaryRow(Measured):
     different_answers = Column(lambda of: of.warm.different, "different",
         meaning="queries with other hits in the latency pass, so no times are shown")
     #: The means are ``None`` for predictors that are not agents.
-    agent_steps_per_query = AgentColumn(lambda of: of.steps_per_query, "steps",
+    agent_steps_per_query = AgentColumn(lambda of: of.steps_per_query, "steps", number,
         meaning="turns of the LLM per question")
-    tool_calls_per_query = AgentColumn(lambda of: of.per_agent(lambda log: len(log.steps)), "tool calls",
+    tool_calls_per_query = AgentColumn(
+        lambda of: of.per_agent(lambda log: len(log.steps)), "tool calls", number,
         meaning="calls of tools per question, without the one that gives the answer")
     lines_shown_per_query = AgentColumn(lambda of: of.per_agent(_lines_shown), "lines shown", _whole,
         meaning="different lines per question in the answers of the tools")
