@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -28,9 +29,12 @@ from branchrank.search.systems.toolbox import ANSWER, TOOLS, Citation, Toolbox, 
 _ARGUMENTS = 1_000
 #: The number of characters of an error that a step keeps.
 _ERROR = 300
-_PATH = r"[^\s`'\"<>()\[\]{}|*,;]"
-# A path begins where a word begins, so that a long word is read only once.
-_CITED = re.compile(rf"(?<!{_PATH})({_PATH}+):(\d{{1,9}})(?:[-\u2013](\d{{1,9}}))?(?!\d|:\d)")
+_CITED_LINES = re.compile(r"(?<=\S):(\d{1,9})(?:[-\u2013](\d{1,9}))?(?!\d|:\d)")
+# A path begins where a word begins, and can contain spaces and punctuation.
+_PATH_START = re.compile(r"(?<![^\s`'\"<>()\[\]{}|*,;])\S")
+#: The longest path of a citation in a text, in characters, and the citations that are read.
+_LONGEST_PATH = 200
+_MOST_CITED = 10_000
 _NO_LINES = "None of the cited lines exists. Copy paths and line numbers from the answers of the tools."
 #: The calls of one question that are answered for the agent of a user.
 MOST_CALLS = 500
@@ -105,11 +109,14 @@ class ToolSession:
 
     def cited_in(self, text: str) -> tuple[Span, ...]:
         """Return the citations ``path:line`` and ``path:first-last`` in a text whose lines exist."""
-        found = (
-            Citation(path=path, line_start=int(first), line_end=int(last or first))
-            for path, first, last in _CITED.findall(text)
-        )
-        return self.checked(found).spans
+        cited, lines = [], cache(self._lines)
+        for found in islice(_CITED_LINES.finditer(text), _MOST_CITED):
+            before = text[max(0, found.start() - _LONGEST_PATH) : found.start()].rpartition("\n")[2]
+            paths = (before[each.start() :].removeprefix("./") for each in _PATH_START.finditer(before))
+            first, last = int(found[1]), int(found[2] or found[1])
+            if path := next(filter(lines, paths), ""):
+                cited.append(Citation(path=path, line_start=first, line_end=last))
+        return self.checked(cited).spans
 
     def unread(self, spans: Sequence[Span]) -> int:
         """Return of how many passages no tool has shown a line."""
