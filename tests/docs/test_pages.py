@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SAMPLE = ROOT / "data" / "sample" / "corpus"
 QUESTIONS = ROOT / "data" / "sample" / "questions.jsonl"
+PILOT = ROOT / "examples" / "agents-questions.jsonl"
 TEXTS = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
 
 
@@ -277,9 +278,20 @@ def test_every_file_of_a_run_is_described() -> None:
     assert {name for name in files if f"`{name}`" not in TEXTS["file-formats.md"]} == set()
 
 
-def test_gold_of_the_sample_is_where_the_questions_say() -> None:
-    problems = check_anchors(load_questions(QUESTIONS), corpus_lines(SAMPLE, ()))
+@pytest.mark.parametrize("path", [QUESTIONS, PILOT], ids=lambda path: path.stem)
+def test_gold_of_the_sample_is_where_the_questions_say(path: Path) -> None:
+    problems = check_anchors(load_questions(path), corpus_lines(SAMPLE, ()))
     assert [str(problem) for problem in problems] == [], "run: branchrank questions reanchor"
+
+
+def test_the_example_of_agents_asks_for_passages_that_are_needed_together() -> None:
+    llm = {"agent.base_url": "http://127.0.0.1:9/v1", "agent.model": "m"}
+    plan = plan_from_experiment(ROOT / "examples" / "agents.toml", llm)
+    names = ["local", "late-interaction", "agent", "agent-grep", "agent-vector", "agent-memory"]
+    assert [each.name for each in plan.records] == names
+    asked = load_questions(PILOT)
+    assert len(asked) == 20
+    assert all(len(each.needs) >= 2 for each in asked)
 
 
 def test_question_lines_are_plain_objects() -> None:
