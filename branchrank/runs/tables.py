@@ -148,10 +148,10 @@ def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
 
 def questions_sheet(run: RunData) -> Sheet:
     """Return ``questions.csv``, with one row per question, predictor and repeat."""
-    scores = run.scores
+    scores, standard = run.scores, [named_measure(name) for name in STANDARD]
     named = [measure for measure in run.extra if measure.name not in STANDARD]
     return _sheet(
-        _question_line(scores, question, row, named)
+        _question_line(scores, question, row, (standard, named))
         for question in run.asked
         for predictor in scores.predictors
         for row in scores.rows_of(predictor, question.id)
@@ -159,10 +159,9 @@ def questions_sheet(run: RunData) -> Sheet:
 
 
 def _question_line(
-    scores: Scores, question: Question, row: Row, named: Sequence[NamedMeasure]
+    scores: Scores, question: Question, row: Row, measures: Sequence[Sequence[NamedMeasure]]
 ) -> dict[str, object]:
-    values = {measure.name: scores.value(row, measure) for measure in map(named_measure, STANDARD)}
-    extra = {measure.name: scores.value(row, measure) for measure in named}
+    values, extra = ({each.name: scores.value(row, each) for each in some} for some in measures)
     return {
         "question_id": question.id,
         "question": "" if question.question.startswith(HASHED) else question.question,
