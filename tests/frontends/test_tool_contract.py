@@ -210,6 +210,24 @@ def test_citations_are_read_in_several_forms(citation: object, lines: tuple[int,
 
 
 @pytest.mark.parametrize(
+    "listed",
+    [
+        "a, b.md:3-5, c.md:7",
+        "[a, b.md:3-5]; [c.md:7]",
+        "a, b.md:3-5\nc.md:7\n",
+        '[{"path": "a, b.md", "line_start": 3, "line_end": 5}, "c.md:7"]',
+        '["a, b.md:3-5", "c.md:7-7"]',
+    ],
+)
+def test_a_text_can_have_all_citations(listed: str) -> None:
+    citations, _ = read_answer(json.dumps({"citations": listed}))
+    assert [(each.path, each.line_start, each.line_end) for each in citations] == [
+        ("a, b.md", 3, 5),
+        ("c.md", 7, 7),
+    ]
+
+
+@pytest.mark.parametrize(
     "citations",
     ["a.md", [3], [None], ["a.md"], [{"path": "a.md"}], [{"line_start": 3}],
      [{"path": "a.md", "line_start": 0}], ["a.md:3-99999999999"],

@@ -29,6 +29,9 @@ ANSWER = "answer"
 #: The most characters of a wrong value that an error text repeats.
 _SHOWN = 200
 
+#: Ends a citation in a text with several of them.
+_BETWEEN = re.compile(r"(?<=\d)\]?\s*(?:[,;\n]\s*|$)(?!$)")
+
 QueryText = Annotated[str, Meta(min_length=1, max_length=10_240)]
 Limit = Annotated[int, Meta(ge=1, le=50, description="maximum number of results")]
 FilterTexts = Annotated[
@@ -232,11 +235,15 @@ def read_arguments(
 def read_answer(arguments: str) -> tuple[tuple[Citation, ...], str]:
     """Return the citations and the text of a call of ``answer``. Raises :class:`CallRefused`.
 
-    A citation can also be a text such as ``guide.md:3-8``. Without a last line, it has one line.
+    A citation can also be a text such as ``guide.md:3-8``, and the list can be a text with several of them or
+    with its JSON. Without a last line, a citation has one line.
     """
     given = _parsed(ANSWER, arguments)
     if isinstance(given, dict) and "citations" in given:
         listed = given["citations"]
+        if isinstance(listed, str):
+            is_json = listed.strip().startswith(("[{", '["', "{"))
+            listed = _parsed(ANSWER, listed) if is_json else _BETWEEN.split(listed)
         given["citations"] = [*map(_spelled_out, listed if isinstance(listed, list) else [listed])]
     answer = _checked(ANSWER, AnswerArguments, given)
     return answer.citations, answer.text
