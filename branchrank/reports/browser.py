@@ -168,14 +168,14 @@ def missed(run: RunData) -> tuple[Table, ...]:
     for question in run.asked:
         rows = {name: scores.rows_of(name, question.id) for name in names}
         wrong = what_went_wrong([_outcome(scores, question, row) for of in rows.values() for row in of])
-        own = rows[leader][0]
+        own = next(iter(rows[leader]), None)
         lines.setdefault(wrong, []).append(
             (
                 question.id if question.question.startswith(HASHED) else question.question,
                 *(", ".join(map(rank_words, of)) for of in rows.values()),
                 located(question),
-                own.hits[0].span.citation if own.hits else NOTHING,
-                "; ".join(map(str, clues(run, own))) or NOTHING,
+                own.hits[0].span.citation if own and own.hits else NOTHING,
+                "; ".join(map(str, clues(run, own) if own else ())) or NOTHING,
             )
         )
     headings = ("question", *names, "gold", f"first hit of {leader}", "what would have found it")

@@ -42,6 +42,7 @@ def agent(name: str, *tools: str, fallback: str = "shown") -> System:
         "max_steps": 8,
         "context_tokens": 16_000,
         "prompt": 1,
+        "tool_calls": "native",
         "fallback": fallback,
     }
     branch = Branch(kind="agent", unit="span", top_n=10, options=options)

@@ -392,7 +392,7 @@ def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     for words in (("questions", "check", *data), run, ("questions", "reanchor", *data)):
         refused = invoke(*words)
         assert (refused.exit_code, "questions reanchor" in refused.stderr) == (3, False)
-        assert f"in {path}, and delete its `answer_digest`\n" in refused.stderr
+        assert f"in {path}, and delete its `answer_digest`" in refused.stderr
 
 
 def test_corpora_are_listed_without_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.core.errors import UsageError
-from branchrank.reports.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.reports.losses import failures, lost, sliced, unanswerable
 from branchrank.reports.result import passages
 from branchrank.reports.statistics import statistics
 from branchrank.run import Run
@@ -34,7 +34,7 @@ def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: Run,
     assert len(cut.asked) == 20
     assert cut.judgment == alone.judgment
     assert [row.rates for row in cut.summary_rows] == [row.rates for row in alone.summary_rows]
-    for section in (lost, hard, sliced, failures, unanswerable, passages, statistics):
+    for section in (lost, sliced, failures, unanswerable, passages, statistics):
         assert section(cut) == section(alone)
 
 

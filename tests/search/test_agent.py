@@ -52,6 +52,7 @@ def asked(
     """What an agent returns for a question, and the requests of its conversation."""
     from branchrank.index.reader import open_index
 
+    world.decisions_path.unlink(missing_ok=True)  # another test's server may have had the same port
     with ScriptedLLM(policy) as server, open_index(world) as index:
         one = system(server.base_url, unit, **options)
         with open_llm(world, [one.llm]) as stages, Engine(index, world.corpus_root, world.settings) as engine:

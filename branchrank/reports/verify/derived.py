@@ -99,9 +99,13 @@ def check_derived(run: RunData, corpus: Path | None) -> tuple[list[Finding], lis
 def _shared_columns(table: str, stored: str) -> tuple[str, list[str]]:
     """Return a CSV table with only the columns of a stored one, and the names of the others.
 
-    The table is unchanged if the stored one is not a table, or has other columns or another order.
+    The table is unchanged if the stored one is not a table, or has other columns or another order, or if a
+    field is too long for a CSV reader.
     """
-    ours, *lines = csv.reader(StringIO(table))
+    try:
+        ours, *lines = csv.reader(StringIO(table))
+    except csv.Error:
+        return table, []
     theirs = next(csv.reader(stored[:_LONGEST_HEADER].splitlines()[:1]), [])
     kept = [place for place, name in enumerate(ours) if name in theirs]
     if not theirs or [ours[place] for place in kept] != theirs:
