@@ -317,7 +317,7 @@ class AgentSettings(SystemSettings, frozen=True, kw_only=True):
     title: ClassVar[str] = "The agent predictors"
     tools: Annotated[str, SEVERAL] = ""
     max_steps: Annotated[int, Meta(ge=1, le=1000)] = _SEARCH.max_steps
-    context_tokens: Annotated[int, Meta(ge=1000, le=1_000_000)] = _SEARCH.context_tokens
+    context_tokens: Annotated[int, Meta(ge=3000, le=1_000_000)] = _SEARCH.context_tokens
     tool_calls: Literal["native", "json"] = _SEARCH.tool_calls
 
 
