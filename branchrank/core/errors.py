@@ -3,6 +3,7 @@
 ::
 
     BranchRankError                 1
+    +-- ChildError                      a program or class of the user failed for one question
     +-- UsageError                  2   a flag, setting or argument is invalid
     |   +-- ArgumentNameError           a function has no argument of this name
     |   +-- Problems                    several of them are
@@ -154,6 +155,10 @@ class BusyError(ArtifactError):
 
 class LostCollectionError(ArtifactError):
     """Error for an index whose Chroma collection was moved or deleted. A query never rebuilds the index."""
+
+
+class ChildError(BranchRankError):
+    """Error for a query whose child process failed, exited or did not answer in time."""
 
 
 class MissingDependencyError(BranchRankError):

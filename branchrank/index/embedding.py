@@ -41,8 +41,8 @@ from branchrank.core.records import SEED, Chunk, Node, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD, IndexSettings
 from branchrank.index.embedders import EmbeddingTask, TokenTask, gives_tokens, token_embedder
 from branchrank.index.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
-from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder
-from branchrank.index.embedders.protocol import Embedder, Vectors
+from branchrank.index.embedders.fake import FakeEmbedder, NoEmbedder
+from branchrank.index.embedders.protocol import NONE, Embedder, Vectors
 from branchrank.index.generations import CHUNKS, MANIFEST
 from branchrank.index.manifest import (
     COSINE_SCALE,

@@ -40,8 +40,7 @@ from branchrank.documents.chunkers import chunker_version
 from branchrank.documents.reading import TEXTS, text_name, use_texts
 from branchrank.documents.tree.navigate import Tree
 from branchrank.index.embedders import check_name, open_embedder
-from branchrank.index.embedders.fake import NONE
-from branchrank.index.embedders.protocol import Embedder, model_changed
+from branchrank.index.embedders.protocol import NONE, Embedder, model_changed
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin
 from branchrank.index.indexed_documents import corpus_change, read_documents
 from branchrank.index.manifest import (

@@ -27,7 +27,6 @@ from branchrank.core.errors import LLMError, QuestionError, UsageError, or_else
 from branchrank.core.records import GoldItem, LineNumber, Question, Record, Span
 from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
 from branchrank.questions.question_files import load_questions
-from branchrank.search.llm.prompts import read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 
 if TYPE_CHECKING:
@@ -270,6 +269,8 @@ def read_label(reply: LLMReply) -> Choice:
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')
     """
+    from branchrank.search.llm.prompts import read_json
+
     try:
         value = read_json(reply.text)
         said = str(value.get("label", "")) if isinstance(value, dict) else ""

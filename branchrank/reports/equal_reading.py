@@ -16,7 +16,6 @@ from branchrank.runs.words import number, percent
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.measures import mean
 from branchrank.scoring.passage_size import found_within
-from branchrank.scoring.verdicts import compare_pairs
 
 #: The numbers of returned lines within which gold is looked for.
 BUDGETS = (25, 50, 100, 200)
@@ -41,6 +40,8 @@ def equal_reading(run: RunData, compared: Comparison) -> EqualReading | None:
     short, long = sorted((lines_a, lines_b))
     if long <= _SIMILAR * short:
         return None
+    from branchrank.scoring.verdicts import compare_pairs
+
     lines = max(1, round(short))
     scores = {name: _found(run, name, lines) for name in (old, new)}
     (comparison,) = compare_pairs(

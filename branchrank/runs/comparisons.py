@@ -26,7 +26,6 @@ from branchrank.scoring.measures import (
     named_measures,
     named_once,
 )
-from branchrank.scoring.verdicts import compare_pairs
 
 #: The value of the baseline setting that requests a comparison of every pair of predictors.
 ALL_PAIRS = "all-pairs"
@@ -169,6 +168,8 @@ def compare_scored(
     pairs = scores.comparable(pairs)
     if not scores.clusters or not pairs:
         return ()
+    from branchrank.scoring.verdicts import compare_pairs
+
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
     compared = compare_pairs(
         pairs, values, scores.clusters, measure=measure.name, merged=scores.merged, options=options

@@ -14,7 +14,6 @@ from branchrank.runs.scores import Estimate, bounded
 from branchrank.runs.words import deciding
 from branchrank.scoring.clustering import intraclass_correlation, page_totals
 from branchrank.scoring.comparison import CompareOptions
-from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import NamedMeasure, mean
 from branchrank.scoring.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
 from branchrank.search.llm.ledger import totals
@@ -22,6 +21,8 @@ from branchrank.search.llm.ledger import totals
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
     """Return the mean score difference b - a, with an interval not adjusted for multiple comparisons."""
+    from branchrank.scoring.inversion import difference_interval
+
     differences = [b[key] - a[key] for key in run.clusters]
     return bounded(
         mean(differences), difference_interval(differences, list(run.clusters.values())), len(differences)

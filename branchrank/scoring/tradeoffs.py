@@ -30,10 +30,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import fsum
+from typing import TYPE_CHECKING
 
 from branchrank.core.records import Record
 from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison
-from branchrank.scoring.verdicts import Scores, compare_pairs
+
+if TYPE_CHECKING:
+    from branchrank.scoring.verdicts import Scores
 
 
 class Standing(Record, frozen=True, kw_only=True):
@@ -92,6 +95,8 @@ def cheapest_not_inferior(
         standings,
         key=lambda each: (-each.quality, each.name != preferred, each.cost, each.p95_ms, each.name),
     ).name
+    from branchrank.scoring.verdicts import compare_pairs
+
     pairs = [(best, each.name) for each in standings if each.name != best]
     compared = compare_pairs(pairs, scores, clusters, measure=measure, options=options)
     # A loss of delta or more must be excluded. A non-significant difference is not enough.

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 
 from branchrank.core.errors import MissingDependencyError, Remedy, UsageError
 from branchrank.core.execution import Executor, R, S, Task, limited_threads
-from branchrank.core.io.keys import is_loopback
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import EngineSettings, LLMSettings, Resolved
 
@@ -73,10 +72,14 @@ def _check_address(settings: Resolved, address: str) -> None:
             f"{address} is an address for Ray Client, which is not supported",
             remedy=Remedy("run the command on a node of the cluster, with {}", "--ray-address", "HOST:6379"),
         )
+    if not address:
+        return
+    from branchrank.core.io.keys import is_loopback
+
     origin = settings.origins.get("engine.ray_address", "")
     # A cluster can run code in this process, so a downloaded settings file must not select a remote cluster.
     host = address.rpartition(":")[0].strip("[]")
-    if address and not origin.startswith(("flag", "environment")) and not is_loopback(host):
+    if not origin.startswith(("flag", "environment")) and not is_loopback(host):
         raise UsageError(
             f"{origin} sets the Ray cluster {address}, but a file can only select a cluster on this machine",
             remedy=Remedy("if you trust the cluster, add {}", "--ray-address", address),

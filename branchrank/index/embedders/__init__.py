@@ -29,14 +29,15 @@ from branchrank.core.errors import ModelError, Remedy, UsageError, WorkerError, 
 from branchrank.core.io.progress import Notify
 from branchrank.core.registry import Registry
 from branchrank.core.settings import IndexSettings
-from branchrank.index.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.index.embedders.protocol import (
     HUB_NAME,
     MODEL,
+    NONE,
     DocumentVectors,
     Embedder,
     TokenEmbedder,
     Vectors,
+    no_vectors,
 )
 from branchrank.index.embedders.protocol import EmbedderIdentity as EmbedderIdentity
 from branchrank.index.embedders.protocol import QueryVectors as QueryVectors
@@ -73,7 +74,7 @@ def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentit
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
     precision = settings.embedder_precision
-    from branchrank.index.embedders import minilm
+    from branchrank.index.embedders import fake, minilm
 
     if settings.embedder in (MODEL, HUB_NAME):
         return minilm.MiniLMEmbedder(precision=precision)
@@ -82,10 +83,10 @@ def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentit
     if precision != "float32" and (settings.embedder == NONE or route in EMBEDDERS.names):
         raise _unused(settings, "embedder_precision")
     if settings.embedder == NONE:
-        return NoEmbedder()
+        return fake.NoEmbedder()
     if route == "fake":
         check_name(settings.embedder)
-        return FakeEmbedder(int(model)) if model else FakeEmbedder()
+        return fake.FakeEmbedder(int(model)) if model else fake.FakeEmbedder()
     if on_server(settings.embedder):
         from branchrank.index.embedders.endpoint_embedder import OllamaEmbedder, OpenAIEmbedder
 

@@ -31,10 +31,12 @@ import Stemmer
 from branchrank.core.errors import Remedy, UsageError
 from branchrank.index.embedders.protocol import (
     MOST_DIMENSIONS,
+    NONE,
     DocumentVectors,
     EmbedderIdentity,
     QueryVectors,
     Vectors,
+    no_vectors,
     unit_rows,
 )
 
@@ -115,9 +117,6 @@ def _add(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], feature: str, w
     row[(hashed >> 1) % len(row)] += weight if hashed & 1 else -weight
 
 
-NONE = "none"
-
-
 class NoEmbedder:
     """An embedder that returns the same one-dimensional vector for every text."""
 
@@ -130,15 +129,3 @@ class NoEmbedder:
     def embed_query(self, text: str) -> Vectors:
         """Raise :class:`UsageError`, because there is no model to embed a query."""
         raise no_vectors("the index")
-
-
-def no_vectors(what: str, predictor: str = "bm25") -> UsageError:
-    """Return the error for a vector search in an index without vectors, and what ``predictor`` to use."""
-    return UsageError(
-        f"{what} has no vectors, because its embedder is {NONE}",
-        remedy=(
-            Remedy("use {} (or another model)", "--embedder", "all-MiniLM-L6-v2"),
-            Remedy("{}", "--mode", "keyword"),
-            Remedy("{}", "--predictor", predictor),
-        ),
-    )

@@ -30,13 +30,15 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ArtifactError, ModelError, Remedy
+from branchrank.core.errors import ArtifactError, ModelError, Remedy, UsageError
 from branchrank.core.records import SEED, Record
 from branchrank.core.settings import IndexSettings
 
 #: The name of the model that needs no model hub, and its name on the hub.
 MODEL = "all-MiniLM-L6-v2"
 HUB_NAME = f"sentence-transformers/{MODEL}"
+#: The embedder without a model.
+NONE = "none"
 #: The limit of :data:`MODEL` in tokens. Models with a higher limit get the same chunks by default.
 COMMON_TOKENS = 256
 
@@ -284,4 +286,16 @@ def check_agreement(
         f"the vectors in {place} were not made with {model}: {count} of {len(rows)} sampled texts have a "
         f"different vector; the largest difference (cosine {least:.3f}) is at {text[:60]!r}",
         remedy=remedy,
+    )
+
+
+def no_vectors(what: str, predictor: str = "bm25") -> UsageError:
+    """Return the error for a vector search in an index without vectors, and what ``predictor`` to use."""
+    return UsageError(
+        f"{what} has no vectors, because its embedder is {NONE}",
+        remedy=(
+            Remedy("use {} (or another model)", "--embedder", "all-MiniLM-L6-v2"),
+            Remedy("{}", "--mode", "keyword"),
+            Remedy("{}", "--predictor", predictor),
+        ),
     )

@@ -21,13 +21,19 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, BranchRankError, ReplayError, StorageError, UsageError
+from branchrank.core.errors import (
+    ArtifactError,
+    BranchRankError,
+    ChildError,
+    ReplayError,
+    StorageError,
+    UsageError,
+)
 from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
 from branchrank.core.records import Question, Record, Retrieval, StageTrace
 from branchrank.runs.attribution import DEPTH, agent_trace, gold_passages, gold_ranks, lost_at, unseen_groups
-from branchrank.runs.bench.child_process import ChildError
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.predictors import BenchmarkPredictor, SystemPredictor

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from branchrank.core import errors
-from branchrank.core.errors import BranchRankError, Remedy, UsageError
+from branchrank.core.errors import BranchRankError, ChildError, Remedy, UsageError
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import NOT_REPORTED, Answer, Hit, LLMUse, Passage, Record
 from branchrank.runs.bench.own_answers import answer_of, tools_parameter
@@ -84,10 +84,6 @@ class _Given(Record, frozen=True, kw_only=True):
     error: str = ""
     message: str = ""
     remedy: str = ""
-
-
-class ChildError(BranchRankError):
-    """Error for a query whose child process failed, exited or did not answer in time."""
 
 
 class ChildRetriever:

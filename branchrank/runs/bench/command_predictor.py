@@ -32,12 +32,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from branchrank.core.errors import UsageError, or_else
+from branchrank.core.errors import ChildError, UsageError, or_else
 from branchrank.core.io.files import NOT_JSON, digest_file, read_beneath
 from branchrank.core.io.printable import Redactor, encodable
 from branchrank.core.records import NOT_REPORTED, AgentLog, Count, LLMUse, Question, Record
 from branchrank.runs.bench import guardian
-from branchrank.runs.bench.child_process import ChildError
 from branchrank.runs.bench.predictors import OutsideAnswer, Untraced, query_of
 from branchrank.runs.directory import COMMAND
 from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
@@ -126,7 +125,6 @@ class CommandPredictor(Untraced):
         self.name, self.llm, self.index = name or self.origin, llm or NOT_REPORTED, index
         self.program = command.program()
         self.digest = digest_file(Path(self.program))
-        self.pass_env: tuple[str, ...] = ()
 
     def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Start the program, and return the passages that it cites. Raises :class:`CommandFailure`."""

@@ -20,7 +20,6 @@ from branchrank.index.stores.vectors import recall_against_exact
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repair, reanchor
 from branchrank.questions.question_files import check_sources, path_ends
-from branchrank.runs.bench.command_predictor import CommandPredictor
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.plan import Plan, PlannedSystem
 from branchrank.runs.bench.predictors import (
@@ -30,7 +29,6 @@ from branchrank.runs.bench.predictors import (
     SystemPredictor,
     Untraced,
 )
-from branchrank.runs.bench.trec_predictor import TrecPredictor
 from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.search.systems.branches import branch_kind
 from branchrank.search.systems.engine import Engine
@@ -164,16 +162,18 @@ def open_plan(
             opened.callback(engines[name].close)
             opened.callback(uncached[name].close)
         check_chunks(plan, indexes)
+
+        def known_indexes() -> Sequence[Index]:
+            return list(indexes.values()) or [opened.enter_context(open_index(folder))]
+
         for outside in plan.predictors:
-            if isinstance(outside, Untraced) and (name := outside.index):
+            if not isinstance(outside, Untraced):
+                continue
+            outside.pass_env = plan.pass_env
+            if name := outside.index:
                 corpus = (indexes[name], folder.corpus_root, plan.indexes[name])
                 outside.engine = opened.enter_context(Engine(*corpus))
-            if isinstance(outside, CommandPredictor):
-                outside.pass_env = plan.pass_env
-        written = [each for each in plan.predictors if isinstance(each, TrecPredictor)]
-        for each in written:
-            known = list(indexes.values()) or [opened.enter_context(open_index(folder))]
-            each.open(folder.corpus_root, known, questions)
+            outside.open(folder.corpus_root, known_indexes, questions)
         similarity = plan.settings.part(AnchoringSettings).min_similarity
         yield OpenPlan(
             plan=plan,

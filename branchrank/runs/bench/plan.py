@@ -27,7 +27,6 @@ from branchrank.core.errors import (
     UsageError,
 )
 from branchrank.core.execution.executors import check_engine
-from branchrank.core.io.keys import key_for
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import NOT_REPORTED, Question, Record
 from branchrank.core.settings import (
@@ -53,7 +52,6 @@ from branchrank.questions.question_files import (
     sample_questions,
 )
 from branchrank.runs import comparisons
-from branchrank.runs.bench.command_predictor import AgentCommand, CommandPredictor
 from branchrank.runs.bench.predictors import (
     ApiPredictor,
     BenchmarkPredictor,
@@ -61,7 +59,6 @@ from branchrank.runs.bench.predictors import (
     load_class_predictor,
     predictor_of,
 )
-from branchrank.runs.bench.trec_predictor import TrecPredictor
 from branchrank.runs.directory import COMMAND, DEFAULT_INDEX, TREC, PredictorRecord
 from branchrank.scoring.measures import depth_needed
 from branchrank.search.llm.ledger import PriceTable, read_prices
@@ -419,8 +416,12 @@ def outside_predictor(
     :class:`CommandPredictor`.
     """
     if origin.startswith(TREC):
+        from branchrank.runs.bench.trec_predictor import TrecPredictor
+
         return TrecPredictor(origin.removeprefix(TREC), name, llm)
     if origin.startswith(COMMAND):
+        from branchrank.runs.bench.command_predictor import AgentCommand, CommandPredictor
+
         return CommandPredictor(AgentCommand.of(origin), name, llm, index)
     return UnopenedPredictor(origin, name, llm) if dry_run else load_class_predictor(origin, name, llm, index)
 
@@ -438,6 +439,8 @@ def endpoint_predictor(
         raise UsageError(
             "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
         )
+    from branchrank.core.io.keys import key_for
+
     token = key_for("API", url, os.environ, explicit=not from_file)
     return ApiPredictor(url, target=target, token=token, name=name, llm=llm or NOT_REPORTED)
 

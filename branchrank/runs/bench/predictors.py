@@ -7,7 +7,8 @@ a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -32,16 +33,17 @@ from branchrank.core.records import (
 )
 from branchrank.core.spec import System
 from branchrank.runs.attribution import gold_keys
-from branchrank.runs.bench.child_process import ChildRetriever
 from branchrank.runs.bench.own_answers import answer_of, checked_hit, tools_parameter
 from branchrank.runs.directory import DEFAULT_INDEX
 from branchrank.scoring.matching import without_excluded
-from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Filter, Query
 
 if TYPE_CHECKING:
+    from branchrank.index.reader import Index
     from branchrank.runs.adapters import Retriever
+    from branchrank.runs.bench.child_process import ChildRetriever
+    from branchrank.search.agent.tool_session import RecordedTools
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 
@@ -113,6 +115,8 @@ class Untraced:
     name: str
     index = ""
     engine: Engine
+    #: The names of the environment variables that a program of the user gets.
+    pass_env: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a worker needs, which opens the index again."""
@@ -151,6 +155,11 @@ class Untraced:
             agent=agent,
         )
 
+    def open(
+        self, corpus: Path, indexes: Callable[[], Sequence[Index]], questions: Sequence[Question]
+    ) -> None:
+        """Prepare for these questions over ``corpus``, whose indexes ``indexes`` opens."""
+
     def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Return the checked hits for a question's text."""
         raise NotImplementedError
@@ -184,6 +193,8 @@ class ClassPredictor(Untraced):
         origin: str = "",
         index: str = DEFAULT_INDEX,
     ) -> None:
+        from branchrank.runs.bench.child_process import ChildRetriever
+
         self.name = str(getattr(wrapped, "name", name))
         #: The name of the parameter that gets the tools, or "".
         self.tools = (
@@ -200,6 +211,8 @@ class ClassPredictor(Untraced):
 
     def limit(self, timeout_s: float) -> None:
         """Set the time limit for a query, in seconds. A class in this process has no limit."""
+        from branchrank.runs.bench.child_process import ChildRetriever
+
         if isinstance(self.wrapped, ChildRetriever):
             self.wrapped.timeout_s = timeout_s
 
@@ -211,6 +224,8 @@ class ClassPredictor(Untraced):
 
     def ask(self, question: Question, k: int) -> OutsideAnswer:
         """Call the method ``retrieve``."""
+        from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
+
         tools = RecordedTools.of(self.engine, query_of(question)) if self.index else None
         given = {} if tools is None else {self.tools: tools}
         try:
@@ -258,6 +273,8 @@ def load_class_predictor(
     ``name`` and ``llm`` replace the name and the LLM that the class gives. Raises the errors of
     :func:`~branchrank.runs.adapters.load_retriever`.
     """
+    from branchrank.runs.bench.child_process import ChildRetriever
+
     made = ClassPredictor(origin, ChildRetriever(origin), origin=origin, index=index)
     made.name, made.llm = name or made.name, llm or made.llm
     return made

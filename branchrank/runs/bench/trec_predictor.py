@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -52,13 +52,15 @@ class TrecPredictor(Untraced):
         """Return what a worker needs, which opens the indexes again."""
         return {**self.__dict__, "_indexes": ()}
 
-    def open(self, corpus: Path, indexes: Iterable[Index], questions: Iterable[Question]) -> None:
-        """Use these indexes to find the places that ids name.
+    def open(
+        self, corpus: Path, indexes: Callable[[], Sequence[Index]], questions: Sequence[Question]
+    ) -> None:
+        """Use the indexes to find the places that ids name.
 
         Raises :class:`InputError` if the file has no line for any of the questions, or if none of the ids
         that it has for them is in the corpus.
         """
-        self._corpus, self._indexes = corpus, tuple(indexes)
+        self._corpus, self._indexes = corpus, tuple(indexes())
         from branchrank.runs.exchange import document_id
 
         self._sources = {document_id(source): source for each in self._indexes for source in each.sources}

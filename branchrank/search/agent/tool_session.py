@@ -18,7 +18,7 @@ import msgspec
 from branchrank.core.io.printable import encodable, safe_line
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import AgentLog, Record, Span, ToolStep
-from branchrank.index.embedders.fake import NONE
+from branchrank.index.embedders.protocol import NONE
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query

@@ -26,9 +26,10 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -58,7 +59,9 @@ from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Asked, Query
 from branchrank.search.systems.sources import Sources
 from branchrank.search.systems.system_checks import depth, orders_passages, scaled_branches, timed_together
-from branchrank.search.systems.token_vectors import TokenVectorSource
+
+if TYPE_CHECKING:
+    from branchrank.search.systems.token_vectors import TokenVectorSource
 
 
 class Engine(Closing):
@@ -88,11 +91,18 @@ class Engine(Closing):
         self.sources = Sources(index, corpus_root, self.memo, cache)
         self.llm_stages = llm_stages or LLMStages()
         self._resources = ExitStack()
-        self.token_vectors = TokenVectorSource(index, self.memo, self._resources, open_token_cache)
+        self._open_token_cache = open_token_cache
         self._opening = Opening(index, corpus_root, settings, self._resources)
         #: The functions of the branch kinds, by the name of the method that opened them and the kind.
         self._opened: dict[tuple[str, str], Any] = {}
         self._lock = RLock()
+
+    @cached_property
+    def token_vectors(self) -> TokenVectorSource:
+        """The token vectors of the index and of queries."""
+        from branchrank.search.systems.token_vectors import TokenVectorSource
+
+        return TokenVectorSource(self.index, self.memo, self._resources, self._open_token_cache)
 
     def close(self) -> None:
         """Close the resources of the branches, but not the index."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from branchrank.core.errors import UsageError
 from branchrank.core.spec import AGENT, Branch, System
 from branchrank.index.embedders import check_gives_tokens
-from branchrank.index.embedders.fake import NONE, no_vectors
+from branchrank.index.embedders.protocol import NONE, no_vectors
 from branchrank.search.systems.branches import branch_kind, label
 
 
