@@ -1,9 +1,9 @@
 """Build, show, check, import and export the PageIndex tree, and provide ``load_nodes`` to other scripts."""
 
 from branchrank.documents.tree.store import load_nodes
-from branchrank.frontends.cli.pageindex import command
+from branchrank.frontends.cli.index import tree
 
 __all__ = ["load_nodes"]
 
 if __name__ == "__main__":
-    command()
+    tree()

@@ -64,14 +64,20 @@ from branchrank.scoring.matching import (
     resolve_source,
     run_ranking,
 )
-from branchrank.scoring.measures import BEIR_MEASURES, Measure, judged_measure, mean, parse_measure, score
+from branchrank.scoring.measures import (
+    BEIR_MEASURES,
+    TREC_MEASURES,
+    Measure,
+    judged_measure,
+    mean,
+    parse_measure,
+    score,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DocumentIds = Literal["gold", "document"]
-#: The measures that :func:`score_trec` computes by default, named as in ir-measures.
-TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: Maps each query id to the scores of its documents.
 TrecRun = dict[str, dict[str, float]]
 

@@ -26,6 +26,8 @@ from branchrank.core.registry import Registry
 
 #: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
+#: The default measures of the scores of TREC runs, named as in ir-measures.
+TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 _ONE_PER_HIT: Any = msgspec.UNSET
 
 

@@ -14,7 +14,7 @@ from support.front_doors import make_indexed
 
 from branchrank.core.errors import MissingDependencyError, Remedy, UsageError
 from branchrank.documents import reading
-from branchrank.frontends.cli.help import fix_for
+from branchrank.frontends.cli.terminal import fix_for
 
 UNREACHABLE = (
     Remedy("start the server"),

@@ -1,4 +1,4 @@
-"""Build, adopt and check indexes: the commands ``index``, ``adopt``, ``check`` and ``calibrate``."""
+"""Build and check indexes and trees: ``index``, ``adopt``, ``check``, ``calibrate`` and ``pageindex``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import branchrank
-from branchrank.core.io.printable import printable_json
-from branchrank.frontends.cli.options import DATA_DIR, FILE, JSON, QUIET, flag, given_flags, settings_options
+from branchrank.core.errors import InputError
+from branchrank.core.io.printable import printable_json, safe_line
+from branchrank.core.io.progress import shown_progress
+from branchrank.core.records import Node
+from branchrank.frontends.cli.options import (
+    DATA_DIR,
+    FILE,
+    JSON,
+    LLM_OPTIONS,
+    OUTPUT,
+    QUIET,
+    REQUIRED_URL,
+    flag,
+    given_flags,
+    settings_options,
+)
 from branchrank.frontends.cli.search import open_workspace
-from branchrank.frontends.cli.terminal import Command, print_notes, say
+from branchrank.frontends.cli.terminal import Command, CommandGroup, print_notes, safe, say
 
 if TYPE_CHECKING:
+    from branchrank.documents.tree.navigate import Tree
     from branchrank.index.adoption import Adoption
+    from branchrank.search.llm.ledger import Spent
 
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -172,3 +188,130 @@ def calibrate(data_dir: Path, questions_file: Path | None, as_json: bool, quiet:
     )
     click.echo(f"with the threshold {threshold:g}, {found.losing} questions get no chunk")
     click.echo(f"\n[grep]\nvector_score_threshold = {found.suggested:g}")
+
+
+@click.group("pageindex", cls=CommandGroup)
+def tree() -> None:
+    """Build, show, check, summarize, import or export the PageIndex tree."""
+
+
+@tree.command("build")
+@DATA_DIR
+@flag("--output", "File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.", kind=FILE)
+def build_tree(data_dir: Path, output: Path | None) -> None:
+    """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file.
+
+    The command needs no embedding model. `branchrank index` builds the tree, too.
+    """
+    with open_workspace(data_dir) as workspace:
+        made = workspace.tree_tools.build(output)
+    print_notes(made.notes)
+    click.echo(f"{made.path}: {made.nodes} nodes")
+
+
+@tree.command("show")
+@click.argument("node", required=False)
+@DATA_DIR
+@flag("--depth", "Number of levels to print.", 3, click.IntRange(1))
+def show_tree(node: str | None, data_dir: Path, depth: int) -> None:
+    """Print the subtree of NODE (a node's id or a file's path). Without NODE, print the whole tree."""
+    with open_workspace(data_dir) as workspace:
+        tree = workspace.tree
+    _print(tree, _find(tree, node) if node else tree.root, depth, 0)
+
+
+def _find(tree: Tree, name: str) -> Node:
+    if name in tree.nodes:
+        return tree.node(name)
+    raise InputError(
+        f"the tree has no node {name!r}",
+        remedy="`branchrank pageindex show` prints the ids of the nodes in the top levels",
+    )
+
+
+def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
+    span = f"  lines {node.line_start}-{node.own_line_end}" if node.has_lines else ""
+    if span and node.line_end != node.own_line_end:
+        span += f", with subsections to {node.line_end}"
+    click.echo(f"{'  ' * level}{safe_line(node.title)}  [{safe_line(node.id)}]{span}")
+    if level < depth:
+        for child in tree.children(node.id):
+            _print(tree, child, depth, level + 1)
+
+
+@tree.command("check")
+@DATA_DIR
+@click.argument("nodes", required=False, type=FILE)
+def check_tree(nodes: Path | None, data_dir: Path) -> None:
+    """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
+    with open_workspace(data_dir) as workspace:
+        tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
+        found = workspace.tree_tools.check(tree)
+    for problem in found:
+        click.echo(safe(problem))
+    if found:
+        raise InputError(f"the tree has {len(found)} problems", remedy="branchrank pageindex build")
+    click.echo(f"{len(tree.nodes)} nodes: all links and lines are correct")
+
+
+@tree.command("export")
+@click.argument("source")
+@click.argument("output", type=FILE)
+@DATA_DIR
+@click.option("--summaries/--no-summaries", default=True, help="Include summaries.")
+@click.option("--text/--no-text", default=True, help="Include the text of each section.")
+def export_tree(source: str, output: Path, data_dir: Path, summaries: bool, text: bool) -> None:
+    """Write the tree of the document SOURCE to the file OUTPUT, in PageIndex's JSON format for Markdown."""
+    with open_workspace(data_dir) as workspace:
+        tree = workspace.tree if summaries else None
+        workspace.tree_tools.export(source, output, tree=tree, with_text=text)
+    click.echo(f"{output}: the tree of {safe(source)}")
+
+
+@tree.command("import")
+@click.argument("json_file", type=FILE)
+@click.argument("source")
+@click.argument("output", type=FILE)
+@DATA_DIR
+def import_tree(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
+    """Convert JSON_FILE, PageIndex's output for the document SOURCE, to the nodes.jsonl file OUTPUT.
+
+    Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that is not
+    in JSON_FILE.
+    """
+    with open_workspace(data_dir) as workspace:
+        made = workspace.tree_tools.import_json(json_file, source, output)
+    print_notes(made.notes)
+    click.echo(f"{output}: {made.nodes} nodes")
+
+
+@tree.command("summarize", resumes=True)
+@OUTPUT
+@DATA_DIR
+@REQUIRED_URL
+@LLM_OPTIONS
+@settings_options("engine")
+def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
+    """Summarize every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
+
+    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
+    command again to summarize only the edited sections and their parent sections.
+    """
+    with (
+        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        shown_progress(not quiet) as bars,
+    ):
+        result, spent = opened.tree_tools.summarize(
+            output, base_url=base_url, model=model, seed=seed, progress=bars
+        )
+    click.echo(cost(spent))
+    click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
+
+
+def cost(spent: Spent) -> str:
+    """Return the number of LLM calls and tokens, and their cost, as one line."""
+    total, prices = spent.totals, spent.prices
+    line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
+    if prices is None or total.cost is None:
+        return line
+    return f"{line}, {total.cost:.4f} {prices.currency} at the prices of {prices.date}"

@@ -1,4 +1,4 @@
-"""Label and generate: ``questions label``, ``agreement``, ``generate`` and ``pageindex summarize``."""
+"""Label and generate questions: the commands ``questions label``, ``agreement`` and ``generate``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ import click
 import branchrank
 from branchrank.core.errors import InputError, LLMError, UsageError
 from branchrank.core.io.progress import shown_progress
-from branchrank.core.records import SEED, Span
-from branchrank.core.settings import LLMSettings, settings_of
+from branchrank.core.records import Span
+from branchrank.frontends.cli.index import cost
 from branchrank.frontends.cli.options import (
+    BASE_URL,
     DATA_DIR,
     FILE,
-    QUIET,
+    LLM_OPTIONS,
+    OUTPUT,
+    REQUIRED_URL,
     RUN,
     SHARE,
     flag,
     given_flags,
     settings_options,
     switch,
-    together,
 )
 from branchrank.frontends.cli.terminal import Command, safe, say, typed_lines
 from branchrank.questions.anchoring import typed_span
@@ -32,27 +34,11 @@ from branchrank.questions.generation import GenerationOptions
 from branchrank.questions.labels import Choice
 from branchrank.questions.labels import agreement as compared
 from branchrank.scoring.agreement import Agreement
-from branchrank.search.llm.ledger import Spent
 
 if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
     from branchrank.runs.passage_pools import Labeling, PassageToLabel
     from branchrank.search.systems.llm_choice import CallBounds
-
-
-OUTPUT = click.argument("output", type=FILE)
-
-
-#: The settings of the LLM client. Without a fallback for a failed LLM call, there is no --on-llm-failure.
-_LLM = [f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"]
-LLM_OPTIONS = together(
-    flag("--model", "Model name. Not needed if the endpoint has only one model."),
-    flag("--seed", "Random seed.", SEED, click.IntRange(0)),
-    QUIET,
-    settings_options(*_LLM, "cache"),
-)
-_BASE_URL = "Base URL of an OpenAI-compatible endpoint."
-REQUIRED_URL = flag("--base-url", _BASE_URL, required=True)
 
 
 @click.command("generate", cls=Command, resumes=True)
@@ -91,7 +77,7 @@ def generate(
         result, spent = opened.questions.generate(
             output, options, base_url=base_url, model=model, progress=bars
         )
-    click.echo(_cost(spent))
+    click.echo(cost(spent))
     click.echo(f"{result.sections_asked} sections sent to the LLM, {result.failed_calls} calls failed")
     for reason, number in result.rejected.items():
         click.echo(f"  rejected, {reason}: {number}")
@@ -112,37 +98,6 @@ def _print_estimate(least: CallBounds, most: CallBounds) -> None:
     click.echo(f"{most.calls} sections have enough text for a question")
     for bound, what in ((least, "if every question is accepted"), (most, "at most")):
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
-
-
-@click.command("summarize", cls=Command, resumes=True)
-@OUTPUT
-@DATA_DIR
-@REQUIRED_URL
-@LLM_OPTIONS
-@settings_options("engine")
-def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
-    """Summarize every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
-
-    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
-    command again to summarize only the edited sections and their parent sections.
-    """
-    with (
-        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
-        shown_progress(not quiet) as bars,
-    ):
-        result, spent = opened.tree_tools.summarize(
-            output, base_url=base_url, model=model, seed=seed, progress=bars
-        )
-    click.echo(_cost(spent))
-    click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
-
-
-def _cost(spent: Spent) -> str:
-    total, prices = spent.totals, spent.prices
-    line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
-    if prices is None or total.cost is None:
-        return line
-    return f"{line}, {total.cost:.4f} {prices.currency} at the prices of {prices.date}"
 
 
 #: Maps what an annotator types to the label that is stored.
@@ -172,7 +127,7 @@ MOST_LINES = 60
     "--accept-proposals",
     "Store the LLM's labels without asking for confirmation. Reports say that an LLM labeled these passages.",
 )
-@flag("--base-url", _BASE_URL)
+@flag("--base-url", BASE_URL)
 @LLM_OPTIONS
 def label(
     run: Path, data_dir: Path, accept_proposals: bool, base_url: str, model: str, quiet: bool, **asked: Any

@@ -18,7 +18,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Index documents": {
         "index": ("index:index", "Build the index of a documentation folder."),
-        "pageindex": ("pageindex", "Build, show, check, summarize, import or export the PageIndex tree."),
+        "pageindex": ("index:tree", "Build, show, check, summarize, import or export the PageIndex tree."),
         "corpus": ("start:corpus", "Fetch corpora by name, and list the available corpora."),
         "adopt": ("index:adopt", "Create a workspace from your own chunks, vectors and nodes."),
         "check": ("index:check", "Check the files of the index for damage."),
@@ -39,7 +39,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
     "Benchmark": {
         "benchmark": ("benchmark:benchmark", "Run predictors on the same questions, and write a report."),
         "run": ("benchmark:run", "Run the experiment in a TOML file."),
-        "beir": ("beir", "Benchmark on a BEIR folder, or convert its queries to questions."),
+        "beir": ("benchmark:beir", "Benchmark on a BEIR folder, or convert its queries to questions."),
         "resume": ("benchmark:resume", "Resume an interrupted run."),
         "tune": ("planning:tune", "Tune weights by cross-validation on mined questions."),
         "power": ("planning:power", "Power analysis: what can n questions detect?"),
@@ -57,9 +57,9 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "report": ("runs:report", "Regenerate the report of a run."),
     },
     "Exchange and settings": {
-        "export-trec": ("trec:export_trec", "Export a run as TREC run files and qrels."),
-        "score-trec": ("trec:score_trec", "Score TREC run files with qrels."),
-        "compare-trec": ("trec:compare_trec", "Compare TREC run files, with tests and intervals."),
+        "export-trec": ("runs:export_trec", "Export a run as TREC run files and qrels."),
+        "score-trec": ("runs:score_trec", "Score TREC run files with qrels."),
+        "compare-trec": ("runs:compare_trec", "Compare TREC run files, with tests and intervals."),
         "settings": ("start:settings", "List every setting with its value and range."),
         "plugins": ("start:plugins", "List what installed packages add: readers, branches, measures."),
     },

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.core.settings import DEFAULT_DATA_DIR, DEFAULT_REPORTS, PARTS, Setting, settings_of
+from branchrank.core.records import SEED
+from branchrank.core.settings import (
+    DEFAULT_DATA_DIR,
+    DEFAULT_REPORTS,
+    PARTS,
+    LLMSettings,
+    Setting,
+    settings_of,
+)
 from branchrank.core.spec import FusionMethod
 from branchrank.frontends.cli.terminal import safe
 
@@ -312,5 +320,16 @@ ACCESS = together(
     TRUST,
     PASS_ENV,
 )
+OUTPUT = click.argument("output", type=FILE)
+#: The settings of the LLM client. Without a fallback for a failed LLM call, there is no --on-llm-failure.
+_LLM = [f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"]
+LLM_OPTIONS = together(
+    flag("--model", "Model name. Not needed if the endpoint has only one model."),
+    flag("--seed", "Random seed.", SEED, click.IntRange(0)),
+    QUIET,
+    settings_options(*_LLM, "cache"),
+)
+BASE_URL = "Base URL of an OpenAI-compatible endpoint."
+REQUIRED_URL = flag("--base-url", BASE_URL, required=True)
 #: The settings for the size of the returned passages.
 RETURNS = ("benchmark.returns", "benchmark.passage_lines")
