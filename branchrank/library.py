@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import DEMO_FOLDER
-from branchrank.core.settings.arguments import named
 
 if TYPE_CHECKING:
     from branchrank.core.io.progress import Progress
@@ -187,7 +186,6 @@ def power(
     return power_analysis(questions, assumed or Assumptions(), measured)
 
 
-@named
 def compare_datasets(
     runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
     *,

@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.errors import UsageError
-from branchrank.core.settings import arguments
 from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run_data import RunData
@@ -132,7 +131,6 @@ class Run(RunData):
 
         return export_trec(self, Path(output), ids)
 
-    @arguments.named
     def compare(
         self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
     ) -> Comparison:
@@ -157,7 +155,6 @@ class Run(RunData):
                     return declared
         return self.compare_pairs(chosen, [(baseline, candidate)], delta)[0]
 
-    @arguments.named
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
@@ -211,7 +208,6 @@ class Run(RunData):
         compared = self.compare_with(baseline, replace(options, delta=options.delta or 1e-9))
         return gate_runs(compared, options.delta)
 
-    @arguments.named
     def report(
         self,
         *,

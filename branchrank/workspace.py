@@ -129,7 +129,6 @@ class Workspace(Closing):
             self._index = self._engine = self._tools = self._llm = None
 
     @classmethod
-    @arguments.named
     def open(
         cls,
         data_dir: AnyPath = "data",
@@ -154,7 +153,6 @@ class Workspace(Closing):
         return cls(folder, rebuild=rebuild, progress=progress)
 
     @classmethod
-    @arguments.named
     def build(
         cls,
         corpus: AnyPath | None = None,
@@ -200,7 +198,6 @@ class Workspace(Closing):
         return cls(opened, progress=progress)._holding(*build_workspace(opened, inputs, progress))
 
     @classmethod
-    @arguments.named
     def adopt(
         cls,
         folder: AnyPath,
@@ -267,7 +264,6 @@ class Workspace(Closing):
 
         return WorkspaceTree(self._folder)
 
-    @arguments.named
     def benchmark(
         self,
         predictors: PredictorLike | Sequence[PredictorLike] = ("all",),
@@ -494,7 +490,6 @@ class Workspace(Closing):
         own = self.settings.system
         return others if own is None else (own.name, *others)
 
-    @arguments.named
     def search(
         self,
         query: str,
@@ -544,7 +539,6 @@ class Workspace(Closing):
             )
         return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
 
-    @arguments.named
     def ask(
         self,
         question: str,

@@ -13,8 +13,8 @@ import pytest
 from support.commands import invoke
 from support.made_runs import Planned, luck, make_questions, make_run
 
-from branchrank.core.errors import ArgumentNameError, RunError, UsageError
-from branchrank.library import Assumptions, BeirOptions, BenchmarkOptions, CompareOptions
+from branchrank.core.errors import RunError, UsageError
+from branchrank.library import CompareOptions
 from branchrank.run import Run
 
 PLANNED = (Planned("local", 0.4), Planned("hybrid", 0.9), Planned("asked", 0.6, llm="tiny", fails="q0003"))
@@ -111,22 +111,6 @@ def test_unknown_predictors_get_the_nearest_name(run: Run) -> None:
         run.where("kinds=howto")
     with pytest.raises(UsageError, match="compared with itself"):
         run.compare("local")
-
-
-def test_a_wrong_argument_name_gets_the_nearest_name(run: Run) -> None:
-    for call in (run.compare_all, run.compare):
-        with pytest.raises(UsageError) as refused:
-            call(**{"mesure": "strict_hit@1"})
-        assert isinstance(refused.value, TypeError)
-        assert "`measure`" in refused.value.remedy
-
-
-def test_a_wrong_name_of_an_option_gets_the_nearest_name() -> None:
-    for options in (CompareOptions, Assumptions, BenchmarkOptions, BeirOptions):
-        name = options.__struct_fields__[0]
-        with pytest.raises(ArgumentNameError) as refused:
-            options(**{f"{name}s": ""})
-        assert f"`{name}`" in refused.value.remedy
 
 
 def test_two_runs_are_compared_with_the_sign_of_the_candidate(tmp_path: Path) -> None:

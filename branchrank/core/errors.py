@@ -5,7 +5,6 @@
     BranchRankError                 1
     +-- ChildError                      a program or class of the user failed for one question
     +-- UsageError                  2   a flag, setting or argument is invalid
-    |   +-- ArgumentNameError           a function has no argument of this name
     |   +-- Problems                    several of them are
     +-- InputError                  3   an input file is missing or invalid
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
@@ -33,7 +32,6 @@ import copyreg
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 
@@ -111,10 +109,6 @@ class UsageError(BranchRankError):
     """Error for an invalid flag, setting or argument."""
 
     exit_code = 2
-
-
-class ArgumentNameError(UsageError, TypeError):
-    """Error for an argument name that a function or a record does not have. It is also a ``TypeError``."""
 
 
 class Problems(UsageError):
@@ -251,25 +245,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
-def nearest_path(path: Path) -> str:
-    """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string.
-
-    Each missing part of the path is replaced with the most similar existing name. The result is empty if the
-    path exists, or if a missing part is not similar to any existing name.
-    """
-    found = Path(path.anchor)
-    for part in path.relative_to(path.anchor).parts:
-        try:
-            names = [each.name for each in found.iterdir()] if not (found / part).exists() else [part]
-        except OSError:
-            return ""
-        near = part if part in names else nearest(part, names)
-        if not near:
-            return ""
-        found /= near
-    return f"; did you mean `{found}`?" if found != path else ""
-
-
 def first_line(error: Exception) -> str:
     """Return the kind of another package's error and the first line of its message, shortened."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
@@ -282,13 +257,3 @@ def or_else(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"
-
-
-def check_names(called: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise :class:`ArgumentNameError` if a name in ``given`` is not an argument of ``called``."""
-    for name in given:
-        if name not in known:
-            raise ArgumentNameError(
-                f"{called} has no argument {name!r}",
-                remedy=suggestion(name, known) or f"choose one of {', '.join(known)}",
-            )

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
-
-from branchrank.core.errors import check_names
 
 NodeKind = Literal["root", "folder", "file", "section"]
 GoldLevel = Literal["span", "file"]
@@ -43,18 +41,6 @@ NOT_REPORTED = "not reported"
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of every record. Records are immutable, take only keyword arguments and compare by value."""
-
-
-class _OptionsMeta(msgspec.StructMeta):
-    if not TYPE_CHECKING:
-
-        def __call__(self, *given, **named):
-            check_names(self.__name__, named, self.__struct_fields__)
-            return super().__call__(*given, **named)
-
-
-class Options(Record, metaclass=_OptionsMeta, frozen=True, kw_only=True):
-    """Base class of the records that users make. The error for an unknown name suggests the nearest one."""
 
 
 class Span(Record, frozen=True, kw_only=True, order=True):

@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from branchrank.core.errors import BranchRankError, CorpusError, nearest_path
+from branchrank.core.errors import BranchRankError, CorpusError
 from branchrank.core.io.files import digest_of, open_beneath, read_beneath
 from branchrank.core.io.printable import safe
 from branchrank.core.io.progress import Progress, no_progress
@@ -136,9 +136,7 @@ def walk(root: Path, exclude: Collection[str], skipped: list[Skip]) -> Iterator[
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
-        raise CorpusError(
-            f"the corpus {root} {state}{nearest_path(root)}", remedy="give the path of a folder of documents"
-        )
+        raise CorpusError(f"the corpus {root} {state}", remedy="give the path of a folder of documents")
     patterns = [pattern.strip("/") for pattern in exclude if not pattern.startswith("!")]
     code = [pattern[1:].strip("/") for pattern in exclude if pattern.startswith("!")]
     pending = [""]

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.errors import CorpusError, nearest_path, or_else, suggestion
+from branchrank.core.errors import CorpusError, or_else, suggestion
 from branchrank.core.io.files import storage_errors, write_bytes
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.documents.ir_collections import PREFIX, dataset_folder
@@ -109,7 +109,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
         )
     near = suggestion(name, known_corpora())
     raise CorpusError(
-        f"there is no corpus folder {name!r}{f'; {near}' if near else nearest_path(path)}",
+        f"there is no corpus folder {name!r}{f'; {near}' if near else ''}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
     )
 

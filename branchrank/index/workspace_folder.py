@@ -30,7 +30,6 @@ from branchrank.core.errors import (
     ArtifactError,
     CorpusError,
     UsageError,
-    nearest_path,
     or_else,
 )
 from branchrank.core.io.files import digest_of, storage_errors, write_text
@@ -287,9 +286,8 @@ class WorkspaceFolder:
         """Raise :class:`CorpusError` if the folder ``data_dir`` is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
             remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
-            meant = "" if self.data_dir.exists() else nearest_path(self.data_dir)
             raise CorpusError(
-                f"{self.data_dir} is not a workspace: it has no {CONFIG}{meant}",
+                f"{self.data_dir} is not a workspace: it has no {CONFIG}",
                 remedy=self.adopting() if self._foreign() else remedy,
             )
 

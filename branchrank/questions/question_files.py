@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.errors import QuestionError, Remedies, Remedy, nearest_path
+from branchrank.core.errors import QuestionError, Remedies, Remedy
 from branchrank.core.io.files import digest_bytes, digest_of, only_writer, write_jsonl, write_text
 from branchrank.core.io.text_files import read_text, text_lines
 from branchrank.core.records import GoldItem, GoldLevel, Question, Record, Span
@@ -73,7 +73,7 @@ def load_questions(path: Path, *, remedy: Remedies = "pass the path of a questio
     try:
         lines = list(text_lines(path, error=QuestionError, remedy=correct))
     except OSError as error:
-        message = f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}"
+        message = f"cannot read the questions {path}: {error.strerror}"
         raise QuestionError(message, remedy=remedy) from error
     for number, line in lines:
         if not line.strip():

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from branchrank.core.errors import RunError, UsageError, nearest, nearest_path
+from branchrank.core.errors import RunError, UsageError, nearest
 from branchrank.core.io.files import (
     NOT_JSON,
     digest_file,
@@ -356,8 +356,7 @@ def read_run(directory: Path) -> RunRecord:
     except OSError as error:
         near = nearest(directory.name, [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")])
         remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
-        elsewhere = "" if near else nearest_path(directory)
-        raise RunError(f"no run in {directory}: {error.strerror}{elsewhere}", remedy=remedy) from error
+        raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
     except NOT_JSON as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 

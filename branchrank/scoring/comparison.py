@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from branchrank.core.records import Options, Record
+from branchrank.core.records import Record
 from branchrank.scoring import power
 from branchrank.scoring.significance import DRAWS
 
@@ -24,7 +24,7 @@ PILOT_BELOW = 50
 MOST_FAILURES = 0.05
 
 
-class CompareOptions(Options, frozen=True, kw_only=True):
+class CompareOptions(Record, frozen=True, kw_only=True):
     """What is compared and how it is tested. Commands, the library and runs share this record.
 
     ``primary`` is the measure that is tested, and ``measures`` are measures for the table. ``predictor``

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.core.errors import UsageError
-from branchrank.core.records import Options, Record
+from branchrank.core.records import Record
 from branchrank.scoring.clustering import kish_effect, t_penalty
 from branchrank.scoring.intervals import LEVEL, Interval, wilson_bounds
 from branchrank.scoring.significance import Floats, binomial_cdf, p_floor
@@ -43,7 +43,7 @@ PAGE_VARIATION = 0.25
 LEAST_ICC = 0.1
 
 
-class Assumptions(Options, frozen=True, kw_only=True):
+class Assumptions(Record, frozen=True, kw_only=True):
     """The assumptions of a power analysis that a user can give. ``None`` stands for the default or a pilot's
     value.
 

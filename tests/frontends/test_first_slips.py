@@ -41,13 +41,7 @@ def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("benchmark --predictor bm52", "bm25"),
         ("benchmark --primary nDGC@10", "nDCG@10"),
         ("benchmark --predictor local --baseline loca", "local"),
-        ("run experimnt.toml", "experiment.toml"),
         ("serve --predictor locl", "local"),
-        ("index dosc --data-dir new", "docs"),
-        ("init dosc", "docs"),
-        ("questions check --data-dir dta", "data"),
-        ("questions check data/benchmark/question.jsonl", "data/benchmark/questions.jsonl"),
-        ("questions check data/benchmrk/questions.jsonl", "data/benchmark/questions.jsonl"),
         ("corpus add symfny", "symfony"),
     ],
 )

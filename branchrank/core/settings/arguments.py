@@ -6,29 +6,13 @@ A value of the wrong type raises :class:`UsageError`, whose message shows the va
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
-from branchrank.core.errors import UsageError, check_names, or_else
+from branchrank.core.errors import UsageError, or_else
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 60
-
-
-def named(function: F) -> F:
-    """Decorate a function so that the error for an unknown argument name suggests the nearest name."""
-    code = function.__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-    @wraps(function)
-    def call(*given: Any, **names: Any) -> Any:
-        check_names(function.__qualname__, names, known)
-        return function(*given, **names)
-
-    return cast(F, call)
 
 
 def text(name: str, value: object, example: str = "how do I ...") -> str:

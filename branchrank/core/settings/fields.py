@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from inspect import cleandoc
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -53,12 +52,6 @@ class Settings(Record, frozen=True, kw_only=True):
 
 #: Return the annotations of a record. Evaluating them is slow.
 hints_of = cache(partial(get_type_hints, include_extras=True))
-
-#: Matches msgspec's messages about unknown fields and about values that are not among the allowed choices.
-_UNKNOWN = re.compile(
-    r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
-    r"(?: - at `(?P<path>\$.*)`)?$"
-)
 
 
 def value_at(system: System, address: str) -> Any:
@@ -122,39 +115,6 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
         else:
             owner = getattr(owner, step)
     return owner, name
-
-
-def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return an error message for an invalid system table.
-
-    If a name in the table is unknown, the message suggests a similar name. ``more`` contains the names that
-    the table may contain besides a system's fields.
-    """
-    found = _UNKNOWN.match(str(error))
-    if found is None:
-        return str(error)
-    steps = [step.split("[")[0] for step in (found["path"] or "").removeprefix("$").split(".") if step]
-    hint: Any = System
-    for step in steps:
-        hint = hints_of(_record(hint))[step]
-    if found["value"] is not None:
-        return f"{error}{or_else(found['value'], _choices(hint))}"
-    fields = _record(hint).__struct_fields__
-    return f"{error}{or_else(found['field'], fields if steps else [*fields, *more])}"
-
-
-def _record(hint: Any) -> type[msgspec.Struct]:
-    """Return the record type inside a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
-    while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
-        hint = get_args(hint)[0]
-    return hint
-
-
-def _choices(hint: Any) -> tuple[str, ...]:
-    """Return the values of the ``Literal`` in a type, which may be annotated or a union."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return tuple(choice for each in get_args(hint) for choice in _choices(each))
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:

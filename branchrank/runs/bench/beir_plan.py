@@ -13,7 +13,7 @@ from pathlib import Path
 
 from branchrank.core.errors import QuestionError, Remedy, UsageError
 from branchrank.core.io.progress import Notify, Progress, no_notice
-from branchrank.core.records import Options
+from branchrank.core.records import Record
 from branchrank.core.settings import DEFAULT_REPORTS, BenchmarkSettings, IndexSettings
 from branchrank.core.spec import System
 from branchrank.documents.ir_collections import entries_place, is_beir
@@ -48,7 +48,7 @@ LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
 
-class BeirOptions(Options, frozen=True, kw_only=True):
+class BeirOptions(Record, frozen=True, kw_only=True):
     """A benchmark on a split of a BEIR folder or of a dataset ``ir:ID``.
 
     Settings override the defaults in :data:`NEW_WORKSPACE` and :data:`RUN`. All settings except

@@ -32,7 +32,6 @@ from branchrank.core.errors import (
     MissingDependencyError,
     Problems,
     UsageError,
-    nearest_path,
     or_else,
 )
 from branchrank.core.io.progress import Notify, no_notice
@@ -50,7 +49,7 @@ from branchrank.core.settings import (
     read_toml,
     resolve,
 )
-from branchrank.core.settings.fields import explained, laid_over
+from branchrank.core.settings.fields import laid_over
 from branchrank.core.spec import AGENT, System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.index.embedders import check_name
@@ -164,7 +163,7 @@ def plan_from_experiment(
         holds = f"contains {shown or 'no files'}" if path.parent.is_dir() else "does not exist"
         folder = f"the folder {path.parent.absolute()} {holds}"
         raise UsageError(
-            f"there is no experiment file {path}; {folder}{nearest_path(path)}",
+            f"there is no experiment file {path}; {folder}",
             remedy="branchrank run EXPERIMENT.toml, or write an experiment with branchrank init FOLDER",
         )
     found: list[str] = []
@@ -450,8 +449,7 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
             msgspec.convert(_laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
         except msgspec.ValidationError as error:
             flag = "" if key in ALIASES else meant(key)
-            wrong = f"unknown key {key!r}{flag}" if flag else explained(error, more=[*ALIASES, *_OWN_KEYS])
-            found.append(wrong)
+            found.append(f"unknown key {key!r}{flag}" if flag else str(error))
         except ValueError as error:
             found.append(str(error))
     return found

@@ -21,7 +21,7 @@ from branchrank.core.execution import Executor
 from branchrank.core.execution.executors import InProcess, open_executor
 from branchrank.core.io.files import write_jsonl
 from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress, shown_progress
-from branchrank.core.records import Options
+from branchrank.core.records import Record
 from branchrank.questions.question_files import hashed, sample_questions, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.bench.answering import quality_pass
@@ -50,7 +50,7 @@ from branchrank.runs.warnings import warnings_of
 R = TypeVar("R", bound=RunData)
 
 
-class BenchmarkOptions(Options, frozen=True, kw_only=True):
+class BenchmarkOptions(Record, frozen=True, kw_only=True):
     """How a plan is run."""
 
     #: Start a new run. By default, an interrupted run of the same plan under ``plan.reports`` is resumed,
