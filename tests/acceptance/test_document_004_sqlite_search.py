@@ -11,7 +11,7 @@ import pytest
 from support.commands import json_lines
 from support.front_doors import Command, Library, ids, make_indexed
 
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 
 TEXTS = {
     "http.md": [

@@ -16,7 +16,7 @@ from support.commands import NO_LLM, invoke, json_lines, write_lines
 from support.worlds import PAGES, write_pages
 
 from branchrank.index import adopted_files
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedding import TOKEN_PROBES
 from branchrank.workspace import Workspace
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from branchrank.core.errors import UsageError
 from branchrank.core.settings import IndexSettings
-from branchrank.index.embedders import FakeEmbedder, open_embedder
+from branchrank.index.embedders import open_embedder
+from branchrank.index.embedders.fake import FakeEmbedder
 
 
 def test_shared_words_make_texts_similar() -> None:
@@ -39,7 +40,7 @@ def test_every_text_has_a_unit_row_of_its_own(texts: list[str], dimension: int) 
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
-        "import sys; from branchrank.index.embedders import FakeEmbedder;"
+        "import sys; from branchrank.index.embedders.fake import FakeEmbedder;"
         "sys.stdout.write(FakeEmbedder().embed_query('parse the route').tobytes().hex())"
     )
     environment = {"PYTHONHASHSEED": "7"}

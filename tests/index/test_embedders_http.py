@@ -12,8 +12,9 @@ from support.loopback import Reply
 
 from branchrank.core.errors import ModelError, UsageError
 from branchrank.core.settings import IndexSettings
-from branchrank.index.embedders import Embedder, FakeEmbedder, open_embedder
+from branchrank.index.embedders import Embedder, open_embedder
 from branchrank.index.embedders import endpoint_embedder as servers
+from branchrank.index.embedders.fake import FakeEmbedder
 
 ROUTES = ["openai", "ollama"]
 CANARY = "sk-canary-0123456789"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from support.counting import TEXTS, Counting
 
 from branchrank.core.io.progress import Notify
-from branchrank.index.embedders import FakeEmbedder, Vectors
+from branchrank.index.embedders import Vectors
 from branchrank.index.embedders.cache import EmbeddingCache, cached_documents, cached_query, open_cache
+from branchrank.index.embedders.fake import FakeEmbedder
 
 OPENED: list[EmbeddingCache] = []
 
@@ -197,7 +198,7 @@ def test_without_a_cache_file_embedding_continues_with_one_notice(tmp_path: Path
 READ_ONLY = """
 import os, sys
 from pathlib import Path
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedders.cache import cached_documents, open_cache
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)

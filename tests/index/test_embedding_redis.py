@@ -14,8 +14,8 @@ from support.redis_server import RedisServer
 from branchrank.core.errors import MissingDependencyError
 from branchrank.core.io import key_values
 from branchrank.core.io.progress import Notify
-from branchrank.index.embedders import FakeEmbedder
 from branchrank.index.embedders.cache import EmbeddingCache, cache_keys, cached_documents, open_cache
+from branchrank.index.embedders.fake import FakeEmbedder
 
 EXPECTED = FakeEmbedder().embed_documents(TEXTS)
 KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]

@@ -14,7 +14,7 @@ from branchrank.core.errors import ArtifactError, UsageError
 from branchrank.core.io.keys import key_for
 from branchrank.core.records import Chunk, Scored
 from branchrank.core.settings import QdrantSettings
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.stores.qdrant_store import (
     Bm25Encoder,
     Point,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support.counting import TEXTS, Counting
 
-from branchrank.index.embedders import FakeEmbedder
 from branchrank.index.embedders.cache import TokenCache
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.maxsim import quantize
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from chromadb.config import Settings
 from chromadb.utils import embedding_functions
 
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedders.protocol import Vectors
 
 #: Their model; ``fake:64`` here.

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from branchrank.index.embedders import DocumentVectors, FakeEmbedder, Vectors
+from branchrank.index.embedders import DocumentVectors, Vectors
+from branchrank.index.embedders.fake import FakeEmbedder
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.loopback import Reply, answering
 
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 
 DIGEST = "0a109f422b47e3a30ba2b10eca18548e944e8a23073ee3f3e947efcf3c45e59f"
 

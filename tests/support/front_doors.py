@@ -29,7 +29,7 @@ from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import Searches, Service, Workers
 from branchrank.frontends.serve.tui import SearchApp
-from branchrank.index.embedders import FakeEmbedder
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.search.files import grep_search as grep_module
 from branchrank.search.systems.builtin import AGENTS
 from branchrank.search.systems.search_tools import Found

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.core.errors import ArtifactError
-from branchrank.index.embedders import FakeEmbedder
 from branchrank.index.embedders.cache import cache_keys, open_cache
+from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.maxsim import TokenVectors
 from branchrank.index.stores.qdrant_existing import read_pickled
 from branchrank.index.stores.vectors import TokenFile, load_vectors, save_token_vectors, save_vectors
