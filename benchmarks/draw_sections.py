@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from branchrank.documents.loading import load_corpus
-from branchrank.documents.tree.tree_build import build_nodes
+from branchrank.documents.tree_build import build_nodes
 
 
 def content(root: Path) -> dict[str, list[tuple[int, int, str]]]:

@@ -44,7 +44,7 @@ from branchrank.core.records import Question
 from branchrank.core.settings import LLMSettings
 from branchrank.core.spec import System, TreeSearch
 from branchrank.documents.loading import discover
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure

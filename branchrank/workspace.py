@@ -50,7 +50,7 @@ from branchrank.search.systems.system_checks import check_embedder, problems
 
 if TYPE_CHECKING:
     from branchrank.documents.locating import Anchor, Locator
-    from branchrank.documents.tree.navigate import Tree
+    from branchrank.documents.tree_nodes import Tree
     from branchrank.index.adoption import Adoption
     from branchrank.index.embedding import Calibration
     from branchrank.index.reader import CheckedIndex

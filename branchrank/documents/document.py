@@ -116,7 +116,7 @@ class Document(Record, frozen=True, kw_only=True):
 
     ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
     the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as
-    written. :mod:`branchrank.documents.tree.tree_build` finds the documents that the entries refer to.
+    written. :mod:`branchrank.documents.tree_build` finds the documents that the entries refer to.
     ``order`` is the document's position in the navigation files of the corpus, from 0. ``notes`` describes
     the problems in the file that the parser worked around.
     """

@@ -8,7 +8,7 @@
 2. A file is read as rows, each with a depth and perhaps a page. A JavaScript file is read only if its
    sidebars are a literal. No code is executed, and YAML tags are ignored.
 3. A page below another page in the navigation is added to that page's toctree. All pages get their position,
-   by which the pages and folders in a folder are sorted (:mod:`branchrank.documents.tree.tree_build`). A
+   by which the pages and folders in a folder are sorted (:mod:`branchrank.documents.tree_build`). A
    page that several rows name has the position of the first.
 """
 

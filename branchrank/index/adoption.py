@@ -33,8 +33,8 @@ from branchrank.documents.lines import normalize
 from branchrank.documents.loading import Corpus, load_corpus
 from branchrank.documents.locating import PROBLEMS, Anchor, ChunkLocator
 from branchrank.documents.named import locate_corpus
-from branchrank.documents.tree.navigate import Tree
-from branchrank.documents.tree.tree_build import build_nodes, with_summaries
+from branchrank.documents.tree_build import build_nodes, with_summaries
+from branchrank.documents.tree_nodes import Tree
 from branchrank.index.adopted_files import (
     ChromaRecords,
     GivenChunk,

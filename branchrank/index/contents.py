@@ -29,7 +29,7 @@ from branchrank.documents.chunking import chunk_document, token_counter
 from branchrank.documents.document import Document, without_content
 from branchrank.documents.loading import Corpus, CorpusFile, corpus_of, discover, read_documents
 from branchrank.documents.reading import document_digest, document_text, is_binary
-from branchrank.documents.tree.tree_build import CorpusOutline, Page, draft_page
+from branchrank.documents.tree_build import CorpusOutline, Page, draft_page
 from branchrank.index.adopted_files import given_chunks, given_nodes
 from branchrank.index.adoption import adopted_vectors
 from branchrank.index.embedders.protocol import Embedder, Vectors

@@ -38,7 +38,7 @@ from branchrank.core.records import Chunk, Node, Record
 from branchrank.core.settings import SECTIONS, Bm25Settings, IndexSettings
 from branchrank.documents.chunkers import chunker_version
 from branchrank.documents.reading import TEXTS, text_name, use_texts
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.index.embedders import check_name, open_embedder
 from branchrank.index.embedders.protocol import NONE, Embedder, model_changed
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from branchrank.core.errors import ArtifactError
 from branchrank.core.io.files import NOT_JSON, atomic_writer, open_file
 from branchrank.core.records import Chunk, Node, Span
-from branchrank.documents.tree.navigate import Tree, TreeRows
+from branchrank.documents.tree_nodes import Tree, TreeRows
 from branchrank.index.stores.arrays import REBUILD, Kept, Strings, map_arrays, write_arrays
 
 R = TypeVar("R", Chunk, Node)

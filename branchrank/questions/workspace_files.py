@@ -201,7 +201,7 @@ class QuestionFiles:
 
     def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
         """Return the nodes in the corpus's tree, and the lines of each document."""
-        from branchrank.documents.tree.tree_build import build_nodes
+        from branchrank.documents.tree_build import build_nodes
 
         documents, lines = self._corpus()
         nodes, _ = build_nodes(documents, self._folder.corpus_name)

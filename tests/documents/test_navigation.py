@@ -8,7 +8,7 @@ import pytest
 
 from branchrank.documents.loading import load_corpus
 from branchrank.documents.navigation import navigation_digest
-from branchrank.documents.tree.tree_build import build_nodes
+from branchrank.documents.tree_build import build_nodes
 
 PAGES = ("zoo.md", "guide/a.md", "guide/b.md", "guide/index.md", "about.md", "index.md")
 MKDOCS = """site_name: !ENV [NAME, x]

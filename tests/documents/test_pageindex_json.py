@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from branchrank.core.errors import InputError
-from branchrank.documents.reading import read_document
-from branchrank.documents.tree.pageindex_json import (
+from branchrank.documents.pageindex_json import (
     ImportedDocument,
     encode_document,
     export_document,
     import_document,
     import_nodes,
 )
-from branchrank.documents.tree.store import check_nodes
-from branchrank.documents.tree.tree_build import build_nodes
+from branchrank.documents.reading import read_document
+from branchrank.documents.tree_build import build_nodes
+from branchrank.documents.tree_store import check_nodes
 
 MARKDOWN = b"pre\n\n# A `x`\n\nx \xc3\xa9\n\n### B\n\nt\n## C ##\n# D\n"
 

@@ -10,7 +10,7 @@ from support.worlds import write_pages
 
 from branchrank.documents.document import LEAVES_OUT_FILES
 from branchrank.documents.loading import load_corpus
-from branchrank.documents.tree.tree_build import build_nodes
+from branchrank.documents.tree_build import build_nodes
 from branchrank.questions.links import Links, UnresolvedLink
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import Node, Scored
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.ranking.expansion import (
     CHILD_SHARE,
     FILE_ROOT_SHARE,

@@ -14,7 +14,7 @@ from support.trees import grow
 
 from branchrank.core.records import Node
 from branchrank.core.settings import LLMSettings
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.request import BudgetError
 from branchrank.search.llm.session import LLMSession, LLMWork
 from branchrank.search.systems.workspace_tree import Summarized, summarize_nodes

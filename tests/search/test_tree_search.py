@@ -10,7 +10,7 @@ from support.asking import searched
 from support.trees import grow
 
 from branchrank.core.spec import TreeSearch
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 
 
 def lexical(tree: Tree, own: Mapping[str, float], **fields: int) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from support.scripted_llm import Action, Chat, Script
 from support.trees import grow
 
 from branchrank.core.spec import TreeSearch
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.gateway import Gateway
 
 _KEY = re.compile(r"\b(n[\d.]*\d)\b")

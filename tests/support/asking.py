@@ -13,7 +13,7 @@ from support.trees import subtree_best
 from branchrank.core.records import LLMCall, Node, Scored
 from branchrank.core.settings import LLMSettings
 from branchrank.core.spec import Branch, Rerank, System, TreeSearch
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.gateway import Gateway
 from branchrank.search.llm.request import CallContext
 from branchrank.search.llm.session import LLMSession

@@ -63,7 +63,7 @@ class Meter:
 def _read(shape: Shape, content: bytes) -> Cost:
     from branchrank.documents.chunking import chunk_document, token_counter
     from branchrank.documents.reading import read_document
-    from branchrank.documents.tree.tree_build import build_nodes
+    from branchrank.documents.tree_build import build_nodes
 
     count_tokens = token_counter()
     start = time.process_time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from branchrank.core.records import Node
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 
 
 def grow(fans: Sequence[int], *, folders: bool = False) -> Tree:

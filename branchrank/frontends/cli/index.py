@@ -28,7 +28,7 @@ from branchrank.frontends.cli.search import open_workspace
 from branchrank.frontends.cli.terminal import Command, CommandGroup, print_notes, safe, say
 
 if TYPE_CHECKING:
-    from branchrank.documents.tree.navigate import Tree
+    from branchrank.documents.tree_nodes import Tree
     from branchrank.index.adoption import Adoption
     from branchrank.search.llm.ledger import Spent
 

@@ -36,7 +36,7 @@ import numpy as np
 
 from branchrank.core.ranked_lists import RankedList, ranked
 from branchrank.core.records import Scored
-from branchrank.documents.tree.navigate import Rows, Tree
+from branchrank.documents.tree_nodes import Rows, Tree
 
 PROXIMITY_WEIGHT = 0.6
 RANK_WEIGHT = 0.3

@@ -17,7 +17,7 @@ from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import Node, Scored, Span
 from branchrank.core.spec import Unit
 from branchrank.documents.reading import document_text
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.index.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index.manifest import COSINE_SCALE
 from branchrank.index.reader import Index

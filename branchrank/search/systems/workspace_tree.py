@@ -21,16 +21,16 @@ from branchrank.core.io.files import read_beneath, reading_errors, write_bytes, 
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.core.records import SEED, Node, Record
 from branchrank.documents.loading import Corpus, load_corpus
-from branchrank.documents.reading import read_document
-from branchrank.documents.tree.navigate import Tree
-from branchrank.documents.tree.pageindex_json import (
+from branchrank.documents.pageindex_json import (
     encode_document,
     export_document,
     import_document,
     import_nodes,
 )
-from branchrank.documents.tree.store import check_nodes, load_nodes
-from branchrank.documents.tree.tree_build import build_nodes, with_summaries
+from branchrank.documents.reading import read_document
+from branchrank.documents.tree_build import build_nodes, with_summaries
+from branchrank.documents.tree_nodes import Tree
+from branchrank.documents.tree_store import check_nodes, load_nodes
 from branchrank.index.adopted_files import given_nodes
 from branchrank.index.generations import NODES, build_lock, replace_link
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder

@@ -25,7 +25,7 @@ import msgspec
 from branchrank.core.ranked_lists import RankedList, ranked, rescore
 from branchrank.core.records import Node, Scored
 from branchrank.core.spec import Branch, TreeSearch
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import RANKED, rerank_messages
 from branchrank.search.llm.request import CallContext

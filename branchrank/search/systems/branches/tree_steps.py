@@ -24,7 +24,7 @@ from typing import Literal
 from branchrank.core.ranked_lists import ranked
 from branchrank.core.records import LLMCall, Node, Record
 from branchrank.core.spec import TreeSearch
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.gateway import Gateway, GatewayReply
 from branchrank.search.llm.prompts import excerpt, step_messages
 from branchrank.search.llm.request import CallContext

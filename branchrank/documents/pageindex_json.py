@@ -33,7 +33,7 @@ from branchrank.core.records import Node, Record
 from branchrank.documents.document import Block, Document, Heading, finish_sections
 from branchrank.documents.lines import split_lines
 from branchrank.documents.reading import document_text, read_document
-from branchrank.documents.tree.tree_build import build_nodes, with_summaries
+from branchrank.documents.tree_build import build_nodes, with_summaries
 
 _ATX = re.compile(r"\s*#{1,6}\s+(\S.*)")
 _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not for a PDF)"

@@ -145,7 +145,7 @@ class NodeList:
 
 
 class Tree:
-    """A tree of nodes in which :func:`branchrank.documents.tree.store.find_problems` finds no problems."""
+    """A tree of nodes in which :func:`branchrank.documents.tree_store.find_problems` finds no problems."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         by_id = {node.id: node for node in nodes}

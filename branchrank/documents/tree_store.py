@@ -22,7 +22,7 @@ from pathlib import Path
 from branchrank.core.errors import ArtifactError
 from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Node
-from branchrank.documents.tree.navigate import Tree
+from branchrank.documents.tree_nodes import Tree
 
 _REMEDY = "build it again: branchrank index CORPUS, or branchrank pageindex build"
 
