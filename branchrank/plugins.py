@@ -9,17 +9,9 @@ from branchrank.core.records import Answer, LLMUse, Passage, Scored, Span
 from branchrank.core.registry import Plugin
 from branchrank.core.spec import Branch
 from branchrank.documents.chunkers import CHUNKERS, Chunker
-from branchrank.documents.document import (
-    Block,
-    Findings,
-    Heading,
-    LinkTarget,
-    Reader,
-    Reference,
-    plain_blocks,
-)
-from branchrank.documents.reading import READERS
-from branchrank.documents.shared_lines import SharedLines
+from branchrank.documents.document import Block, Findings, Heading, LinkTarget, Reference, plain_blocks
+from branchrank.documents.lines import SharedLines
+from branchrank.documents.reading import READERS, Reader
 from branchrank.documents.text_chunkers import Piece
 from branchrank.index.embedders import EMBEDDERS
 from branchrank.index.embedders.protocol import (

@@ -25,8 +25,9 @@ from collections import defaultdict
 import regex
 
 from branchrank.documents.asciidoc_inline import AsciidocInline
-from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reader
+from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget
 from branchrank.documents.markdown_text import html_text
+from branchrank.documents.reading import Reader
 
 #: Lines that start a block: verbatim blocks, tables, and blocks whose content is blocks.
 _DELIMITER = re.compile(

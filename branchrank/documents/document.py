@@ -29,16 +29,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from branchrank.core.io.text_files import decoded_always
 from branchrank.core.letters import title_words, unhyphenated
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Record
-from branchrank.documents.lines import split_lines, without_encoded_data
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
@@ -334,37 +332,6 @@ class Findings:
             references=tuple(self.references),
             notes=(*self.notes, *more_notes),
         )
-
-
-class Reader:
-    """Reads the files of one format.
-
-    ``find`` finds the contents of a text file, given the file's path in the corpus and the file's lines (see
-    :func:`~branchrank.documents.lines.without_encoded_data`). A
-    subclass can override :meth:`text`, and for a format that is not text also :meth:`read`. If ``version`` is
-    not empty, it is part of the digest of each document, so that another version makes an index stale.
-    """
-
-    #: Whether files of this format are not text. The index stores the text of such a file.
-    binary = False
-    #: Whether people read the lines as they are. If not, chunkers get the readable text of the blocks.
-    readable = True
-    version = ""
-
-    def __init__(self, find: Callable[[str, list[str]], Findings]) -> None:
-        self.find = find
-
-    def text(self, content: bytes) -> tuple[str, tuple[str, ...]]:
-        """Return the text whose lines are numbered, and notes about bytes that can't be decoded."""
-        return decoded_always(content)
-
-    def read(self, source: str, content: bytes) -> tuple[list[str], Findings]:
-        """Return the lines of the text, without line breaks, and what they contain. Never fails."""
-        text, notes = self.text(content)
-        lines = split_lines(text)
-        found = self.find(source, [without_encoded_data(line) for line in lines])
-        found.notes = [*notes, *found.notes]
-        return lines, found
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:

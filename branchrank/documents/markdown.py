@@ -1,7 +1,7 @@
 """Parse Markdown and MDX files into documents.
 
 1. Front matter is removed, except the value of ``description``, which is kept as text
-   (:mod:`branchrank.documents.front_matter`). The page title is the ``title`` in the front matter. If all
+   (:mod:`branchrank.documents.site_markup`). The page title is the ``title`` in the front matter. If all
    other headings on the page are nested below a level-1 heading, the level-1 heading is the page title
    instead.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
@@ -34,13 +34,13 @@ from branchrank.documents.document import (
     Findings,
     Heading,
     LinkTarget,
-    Reader,
     plain_blocks,
 )
-from branchrank.documents.front_matter import front_matter
+from branchrank.documents.lines import names_in
 from branchrank.documents.markdown_syntax import looks_like_mdx, markdown_parser
 from branchrank.documents.markdown_text import ATTRIBUTES, MAX_INLINE, anchors, html_text, ids_of, inline_text
-from branchrank.documents.site_markup import without_included_files
+from branchrank.documents.reading import Reader
+from branchrank.documents.site_markup import front_matter, without_included_files
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -61,13 +61,10 @@ _CONTENTS = re.compile(r"\[TOC\]|\[\[_?(?:TOC|toc)_?\]\]|.*\n\{:[ \t]*toc\b[^{}\
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
 _CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*(?:\[\^[^\s\]]+\]:\s*$)?")
-_PROSE_DIRECTIVES = frozenset(
-    re.findall(
-        r"[\w-]+",
-        "admonition attention caution card danger deprecated details dropdown epigraph error figure grid "
-        "grid-item grid-item-card hint image important margin note only seealso sidebar tab-item tab-set tip "
-        "topic versionadded versionchanged versionremoved warning",
-    )
+_PROSE_DIRECTIVES = names_in(
+    "admonition attention caution card danger deprecated details dropdown epigraph error figure grid "
+    "grid-item grid-item-card hint image important margin note only seealso sidebar tab-item tab-set tip "
+    "topic versionadded versionchanged versionremoved warning"
 )
 _MAX_DIRECTIVE_NESTING = 8
 _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)

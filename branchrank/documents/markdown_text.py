@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from branchrank.documents.document import LEAVES_OUT_FILES, Findings, LinkTarget, Reference
+from branchrank.documents.lines import names_in
 from branchrank.documents.markdown_syntax import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder, markdown_parser
 from branchrank.documents.site_markup import with_plain_destinations
 
@@ -33,12 +34,9 @@ _COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag><)")
 _JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag><)")
 _HTML = re.compile(r"<(?P<special>!--|\?|!|(?:script|style)\b)|</?(?P<name>[a-z][\w:-]*+)", re.IGNORECASE)
 _ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*(["']?)([^"'\s<>{}]+)\1""", re.IGNORECASE)
-WITHIN_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub "
-        "sup tt u var wbr",
-    )
+WITHIN_WORDS = names_in(
+    "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub "
+    "sup tt u var wbr"
 )
 #: An attribute list of Python-Markdown, Kramdown or Pandoc, such as ``{: #id .class key="value" }``. At least
 #: one attribute is more than a word, because ``{word}`` is usually text.

@@ -6,7 +6,7 @@
    cell has the line number of the string that contains it.
 3. Outputs, attachments and metadata are not read, because they are results of the code and often binary.
 4. In a notebook whose cells are all on one line, headings and blocks are joined
-   (:mod:`branchrank.documents.shared_lines`).
+   (:mod:`branchrank.documents.lines`).
 
 A file that is not such a notebook is read as plain text. Parsing takes time linear in the size of the file.
 """
@@ -22,9 +22,10 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.io.printable import encodable
-from branchrank.documents.document import Block, Findings, Heading, Reader, read_as_text
+from branchrank.documents.document import Block, Findings, Heading, read_as_text
+from branchrank.documents.lines import SharedLines
 from branchrank.documents.markdown import read_markdown
-from branchrank.documents.shared_lines import SharedLines
+from branchrank.documents.reading import Reader
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]', re.DOTALL)
 _AS_SPACES = str.maketrans("\0\r", "  ")

@@ -29,9 +29,9 @@ import msgspec
 
 from branchrank.core.io.environment import environment_of_parsers
 from branchrank.documents import pdf_pages
-from branchrank.documents.document import Findings, Heading, Reader, plain_blocks
-from branchrank.documents.lines import split_lines
-from branchrank.documents.shared_lines import joined_note
+from branchrank.documents.document import Findings, Heading, plain_blocks
+from branchrank.documents.lines import joined_note, split_lines
+from branchrank.documents.reading import Reader
 
 #: A control character is a space, and PDFium's mark of a divided word is removed.
 _CLEAN = {code: " " for code in range(32) if code != ord("\t")} | {0xFFFE: "", 0x7F: " "}

@@ -1,6 +1,6 @@
 """Parse the bytes of one file into a :class:`Document`. The file's suffix determines the reader.
 
-1. A :class:`~branchrank.documents.document.Reader` turns the bytes of a file into the text whose lines are
+1. A :class:`Reader` turns the bytes of a file into the text whose lines are
    numbered, and finds the headings, blocks, labels and references in these lines. The document's sections are
    made from the reader's :class:`~branchrank.documents.document.Findings`.
 2. A reader never fails: a file whose markup can't be parsed is read as plain text, with one block per
@@ -19,7 +19,7 @@ it, and this process reads it from any index that it has opened (:func:`use_text
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,8 +30,39 @@ from branchrank.core.io.files import digest_bytes, digest_of, read_beneath, writ
 from branchrank.core.io.text_files import decoded_always
 from branchrank.core.registry import Registry
 from branchrank.documents.code_outline import GRAMMARS
-from branchrank.documents.document import ENTRY_SUFFIX, Block, Document, Findings, Reader, plain_blocks
-from branchrank.documents.lines import split_lines
+from branchrank.documents.document import ENTRY_SUFFIX, Block, Document, Findings, plain_blocks
+from branchrank.documents.lines import split_lines, without_encoded_data
+
+
+class Reader:
+    """Reads the files of one format.
+
+    ``find`` finds the contents of a text file, given the file's path in the corpus and the file's lines (see
+    :func:`~branchrank.documents.lines.without_encoded_data`). A
+    subclass can override :meth:`text`, and for a format that is not text also :meth:`read`. If ``version`` is
+    not empty, it is part of the digest of each document, so that another version makes an index stale.
+    """
+
+    #: Whether files of this format are not text. The index stores the text of such a file.
+    binary = False
+    #: Whether people read the lines as they are. If not, chunkers get the readable text of the blocks.
+    readable = True
+    version = ""
+
+    def __init__(self, find: Callable[[str, list[str]], Findings]) -> None:
+        self.find = find
+
+    def text(self, content: bytes) -> tuple[str, tuple[str, ...]]:
+        """Return the text whose lines are numbered, and notes about bytes that can't be decoded."""
+        return decoded_always(content)
+
+    def read(self, source: str, content: bytes) -> tuple[list[str], Findings]:
+        """Return the lines of the text, without line breaks, and what they contain. Never fails."""
+        text, notes = self.text(content)
+        lines = split_lines(text)
+        found = self.find(source, [without_encoded_data(line) for line in lines])
+        found.notes = [*notes, *found.notes]
+        return lines, found
 
 
 class _Builtin(NamedTuple):

@@ -23,65 +23,24 @@ from docutils.parsers.rst.tableparser import GridTableParser, SimpleTableParser,
 from docutils.statemachine import StringList
 
 from branchrank.documents.document import Block
+from branchrank.documents.lines import names_in
 from branchrank.documents.markdown_text import html_text
 from branchrank.documents.rst_inline import normalize_name
 
 #: Directives whose body is code, and whose argument is a language or a file.
-_IN_LANGUAGE = (
-    "code",
-    "code-block",
-    "code-cell",
-    "code-tab",
-    "ipython",
-    "prompt",
-    "snippet",
-    "sourcecode",
-)
+_IN_LANGUAGE = names_in("code code-block code-cell code-tab ipython prompt snippet sourcecode")
 #: Directives whose body is code, which is kept unchanged.
-VERBATIM = frozenset(
-    [
-        *_IN_LANGUAGE,
-        "console",
-        "digraph",
-        "doctest",
-        "graph",
-        "graphviz",
-        "jinja",
-        "math",
-        "mermaid",
-        "parsed-literal",
-        "plantuml",
-        "productionlist",
-        "shell",
-        "terminal",
-        "testcleanup",
-        "testcode",
-        "testoutput",
-        "testsetup",
-        "uml",
-    ]
+VERBATIM = _IN_LANGUAGE | names_in(
+    "console digraph doctest graph graphviz jinja math mermaid parsed-literal plantuml productionlist "
+    "shell terminal testcleanup testcode testoutput testsetup uml"
 )
 #: Directives whose argument and body are not visible on the page.
-SILENT = frozenset(
-    [
-        "currentmodule",
-        "default-domain",
-        "default-role",
-        "highlight",
-        "include",
-        "index",
-        "literalinclude",
-        "meta",
-        "role",
-        "sectnum",
-        "tabularcolumns",
-        "toctree",
-    ]
+SILENT = names_in(
+    "currentmodule default-domain default-role highlight include index literalinclude meta role "
+    "sectnum tabularcolumns toctree"
 )
 #: Directives whose argument is a language, a path or a class name instead of visible text.
-SILENT_ARGUMENT = frozenset(
-    [*_IN_LANGUAGE, "container", "cssclass", "figure", "ifconfig", "image", "only", "rst-class"]
-)
+SILENT_ARGUMENT = _IN_LANGUAGE | names_in("container cssclass figure ifconfig image only rst-class")
 #: Maps each directive whose argument is a version to the words that the page shows before the version.
 VERSIONS = {
     "versionadded": "New in version",

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget, Reader
+from branchrank.documents.document import Block, BlockKind, Findings, Heading, LinkTarget
 from branchrank.documents.markdown_text import html_text
+from branchrank.documents.reading import Reader
 from branchrank.documents.rst_directives import (
     PAGE_FIELDS,
     READABLE_OPTIONS,

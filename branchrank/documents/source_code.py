@@ -24,8 +24,9 @@ import msgspec
 
 from branchrank.core.io.environment import environment_of_parsers
 from branchrank.documents import code_outline
-from branchrank.documents.document import Findings, Heading, Reader, plain_blocks, read_as_text
-from branchrank.documents.shared_lines import joined_note
+from branchrank.documents.document import Findings, Heading, plain_blocks, read_as_text
+from branchrank.documents.lines import joined_note
+from branchrank.documents.reading import Reader
 
 #: A larger file is read as plain text. Such files are usually generated.
 MAX_BYTES = 1_000_000

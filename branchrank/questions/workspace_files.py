@@ -150,8 +150,8 @@ class QuestionFiles:
         whose first gold item is in the same document are always put in the same part, so the actual fraction
         can differ from ``share``. Returns the questions in each of the two files.
         """
+        from branchrank.questions.question_checks import split_questions
         from branchrank.questions.question_files import load_questions, write_questions
-        from branchrank.questions.splits import split_questions
 
         source = self._path(path)
         halves = split_questions(load_questions(source), share, seed)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from branchrank.core.errors import QuestionError
 from branchrank.core.records import GoldItem, Question
 from branchrank.frontends.cli.main import main
+from branchrank.questions.question_checks import largest_group, split_questions
 from branchrank.questions.question_files import load_questions, write_questions
-from branchrank.questions.splits import largest_group, split_questions
 
 
 def question(identifier: str, *sources: str, aliases: tuple[str, ...] = ()) -> Question:

@@ -19,8 +19,8 @@ from branchrank.frontends.cli.options import DATA_DIR, FILE, OPEN_SHARE, QUIET, 
 from branchrank.frontends.cli.search import on_terminal, open_workspace, search_on_terminal
 from branchrank.frontends.cli.terminal import Command, CommandGroup, safe, say
 from branchrank.questions.anchoring import gold_repair, new_question, typed_span
+from branchrank.questions.question_checks import largest_group, shared_documents, sources_of
 from branchrank.questions.question_files import with_needs
-from branchrank.questions.splits import largest_group, shared_documents, sources_of
 from branchrank.runs.words import plural
 
 #: The flags that an error suggests if the command runs without a terminal.
