@@ -141,7 +141,7 @@ _ACCEPTANCE = (
         "    return rescore(candidates, order)\n",
         "    return rescore(candidates, order[::-1] if fault else order)\n",
         LLM + "::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score"),
-    Mutant("lexical-score-removed-from-the-tree-search", "branchrank/search/systems/branches/tree_steps.py",
+    Mutant("lexical-score-removed-from-the-tree-search", "branchrank/search/systems/branches/tree.py",
         "self.lexical(page, step).picked if answer.value is None", "() if answer.value is None",
         LLM + "::TestFallbackOrderIfTheLLMFails::test_the_tree_search_falls_back_to_the_lexical_score"),
     Mutant("no-llm-flag-ignored", BUILTIN,

@@ -17,8 +17,7 @@ from branchrank.documents.tree_nodes import Tree
 from branchrank.search.llm.gateway import Gateway
 from branchrank.search.llm.request import CallContext
 from branchrank.search.llm.session import LLMSession
-from branchrank.search.systems.branches.tree import tree_search
-from branchrank.search.systems.branches.tree_steps import TreeStep
+from branchrank.search.systems.branches.tree import TreeStep, tree_search
 from branchrank.search.systems.query import Asked, Query, Trace
 from branchrank.search.systems.rerank import RerankCandidate, rerank
 

@@ -35,9 +35,8 @@ from branchrank.core.io.loopback_server import Guard, Refusal, http_server, list
 from branchrank.core.io.printable import safe
 from branchrank.frontends.serve.service import RequestRefused, Service
 from branchrank.frontends.serve.shared_page import HEADERS, page_routes, query_of, searched
-from branchrank.frontends.serve.view_documents import Documents
+from branchrank.frontends.serve.view_documents import Documents, GivenEdit
 from branchrank.frontends.serve.view_labels import GivenLabel, LabelDesk
-from branchrank.frontends.serve.view_question_file import GivenEdit
 from branchrank.frontends.serve.view_questions import Filters, QuestionLists
 from branchrank.frontends.serve.view_runs import REPORTS, RunList, compared, trends
 from branchrank.index.workspace_folder import WorkspaceFolder

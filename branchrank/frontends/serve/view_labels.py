@@ -21,8 +21,8 @@ from branchrank.core.io.printable import safe
 from branchrank.core.records import SEED, GoldItem, LineNumber, Question, Record, Span
 from branchrank.documents.document import Document, breadcrumbs
 from branchrank.documents.loading import read_documents
-from branchrank.frontends.serve.view_documents import Documents
-from branchrank.frontends.serve.view_question_file import (
+from branchrank.frontends.serve.view_documents import (
+    Documents,
     Place,
     Text,
     WorkspaceQuestionFile,

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from io import StringIO
@@ -27,7 +27,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.io.table import text_of
 from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Question, Record
-from branchrank.frontends.serve.view_documents import Documents
+from branchrank.frontends.serve.view_documents import Documents, paged
 from branchrank.frontends.serve.view_runs import ComparedRuns, RunList, compared, stamps
 from branchrank.questions.question_files import hashed, load_questions
 from branchrank.reports.browser import OUTCOMES, Passages, browser_data, gather_passages
@@ -38,8 +38,6 @@ from branchrank.runs.rows import Row, read_lines
 from branchrank.runs.run_data import RunData
 from branchrank.runs.slices import GoldFacts, slices
 
-#: The number of questions that the page shows at once.
-PAGE = 20
 #: The number of runs whose questions stay in memory.
 KEPT_RUNS = 4
 #: A ``report.html`` larger than this is not searched for document text.
@@ -247,17 +245,6 @@ class QuestionLists:
                 }
             )
         return found
-
-
-def paged(
-    found: Sequence[Question], page: int, facts: Callable[[Question], Sequence[object]]
-) -> dict[str, object]:
-    """Return one page of questions, each with its id, its text and its facts, and the number of pages."""
-    last = max(0, -(-len(found) // PAGE) - 1)
-    page = min(page, last)
-    shown = found[page * PAGE : (page + 1) * PAGE]
-    questions = [(safe(each.id), safe(each.question), facts(each)) for each in shown]
-    return {"found": len(found), "page": page, "pages": last + 1, "questions": questions}
 
 
 def _all_answers(runs: Sequence[RunQuestions]) -> Iterator[ShownAnswer]:

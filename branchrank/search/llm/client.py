@@ -3,7 +3,7 @@
 1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
    schema, JSON without a schema, and plain text. For a request with tools, the client first tries the API's
-   tools (not with ``json_tools``), and then a plain chat (:mod:`branchrank.search.llm.tool_messages`) in the
+   tools (not with ``json_tools``), and then a plain chat (:mod:`branchrank.search.llm.request`) in the
    three formats. The first format that the server accepts is used for all later calls. A parameter that an
    error with the status 400 or 422 names is renamed or left out of all later calls. ``notify`` is called with
    a message if a parameter or the API's tools are refused.
@@ -36,8 +36,16 @@ from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 from branchrank.search.llm.completion import Response, failed, read_completion
 from branchrank.search.llm.ledger import Budget
 from branchrank.search.llm.prompts import Shown, rerank_messages
-from branchrank.search.llm.request import INTERRUPTED, BudgetError, CallResult, LLMRequest, Usage
-from branchrank.search.llm.tool_messages import as_chat, step_schema, with_tools
+from branchrank.search.llm.request import (
+    INTERRUPTED,
+    BudgetError,
+    CallResult,
+    LLMRequest,
+    Usage,
+    as_chat,
+    step_schema,
+    with_tools,
+)
 
 Format = Literal["tools", "schema", "object", "plain"]
 

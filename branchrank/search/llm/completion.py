@@ -29,9 +29,9 @@ from branchrank.search.llm.request import (
     ReplyError,
     ToolCall,
     Usage,
+    arguments_of,
     estimate_tokens,
 )
-from branchrank.search.llm.tool_messages import arguments_of
 
 #: Token counts and log-probabilities beyond this size are invalid.
 _LARGEST = 1_000_000_000

@@ -14,8 +14,16 @@ from branchrank.questions.generation import _read as read_drafts
 from branchrank.questions.labels import CHOICES, read_label
 from branchrank.search.llm.completion import Response, read_completion
 from branchrank.search.llm.prompts import read_json, read_labels, read_text, yes_log_odds
-from branchrank.search.llm.request import CallResult, LLMReply, LLMRequest, Message, ReplyError, Tool
-from branchrank.search.llm.tool_messages import as_chat, with_tools
+from branchrank.search.llm.request import (
+    CallResult,
+    LLMReply,
+    LLMRequest,
+    Message,
+    ReplyError,
+    Tool,
+    as_chat,
+    with_tools,
+)
 from fuzz.target import Target, require, seeds
 
 LABELS = ("S1", "S2", "S10", "s3")

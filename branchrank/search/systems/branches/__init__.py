@@ -190,7 +190,7 @@ KINDS = Registry[BranchKind](
         "qdrant-dense": f"{__name__}.qdrant_branches:QDRANT_DENSE",
         "qdrant-sparse": f"{__name__}.qdrant_branches:QDRANT_SPARSE",
         "tree": f"{__name__}.tree:TREE",
-        AGENT: "branchrank.search.agent.agent_branch:AGENT_BRANCH",
+        AGENT: "branchrank.search.agent.loop:AGENT_BRANCH",
     },
     kind=BranchKind,
 )
