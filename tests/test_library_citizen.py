@@ -14,7 +14,7 @@ import pytest
 from support.commands import ROOT, invoke
 from support.small_index import DOCUMENTS
 
-from branchrank.core.io.environment import temporary_environment
+from branchrank.core.io import temporary_environment
 
 SUPPORT = ROOT / "tests" / "support"
 STORES = [("exact", "fake:64"), ("chroma", "all-MiniLM-L6-v2")]
@@ -165,7 +165,7 @@ def test_random_numbers_and_the_start_method_are_restored(tmp_path: Path) -> Non
     script = tmp_path / "restored.py"
     script.write_text(
         "import multiprocessing, random\n"
-        "from branchrank.core.io.environment import preserved_random_state, preserved_start_method\n"
+        "from branchrank.core.io import preserved_random_state, preserved_start_method\n"
         "random.seed(1)\n"
         "with preserved_random_state(), preserved_start_method():\n"
         "    random.random(), multiprocessing.RLock()\n"

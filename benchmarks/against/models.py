@@ -20,7 +20,7 @@ from branchrank.core.settings import IndexSettings
 from branchrank.core.settings.parts import Precision
 from branchrank.index.embedders import Embedder
 from branchrank.index.embedders.minilm import MODEL, MiniLMEmbedder, find_model
-from branchrank.index.embedders.nomic import NomicEmbedder
+from branchrank.index.embedders.nomic import NomicEmbedder, supported_model
 from branchrank.index.embedders.sentence_transformers import SentenceTransformersEmbedder
 
 GROUP = "embedding"
@@ -60,7 +60,9 @@ def _code_rank_embed(world: World, texts: Sequence[str], against: str) -> Source
         if _absent(precision):
             continue  # already reported for the small model
         try:
-            ours = NomicEmbedder(folder, IndexSettings(embedder=CODE, embedder_precision=precision))
+            found = supported_model(folder)
+            assert found is not None
+            ours = NomicEmbedder(folder, found, IndexSettings(embedder=CODE, embedder_precision=precision))
         except BranchRankError:
             continue
         yield _pair(f"{CODE} (random weights), {precision}", ours, bare, against, texts)

@@ -34,7 +34,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from branchrank.core.errors import BranchRankError, CorpusError, or_else
-from branchrank.core.io.environment import imported
+from branchrank.core.io import imported
 from branchrank.core.io.files import (
     digest_bytes,
     digest_file,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.io.environment import environment_of_parsers
+from branchrank.core.io import environment_of_parsers
 from branchrank.documents import pdf_pages
 from branchrank.documents.document import Findings, Heading, plain_blocks
 from branchrank.documents.lines import joined_note, split_lines

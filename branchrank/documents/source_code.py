@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from branchrank.core.io.environment import environment_of_parsers
+from branchrank.core.io import environment_of_parsers
 from branchrank.documents import code_outline
 from branchrank.documents.document import Findings, Heading, plain_blocks, read_as_text
 from branchrank.documents.lines import joined_note

@@ -34,7 +34,7 @@ import numpy as np
 from branchrank.core.errors import ArtifactError
 from branchrank.core.execution import Executor
 from branchrank.core.execution.executors import open_executor
-from branchrank.core.io.environment import VERSION
+from branchrank.core.io import VERSION
 from branchrank.core.io.files import digest_file, digest_of, storage_errors
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.documents.chunkers import check_chunker, chunker_version
@@ -42,7 +42,6 @@ from branchrank.documents.loading import discover
 from branchrank.documents.navigation import navigation_digest
 from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
-from branchrank.index.corpus_language import letters_by_script, sample_text
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedders.protocol import roles_notes
 from branchrank.index.embedding import (
@@ -53,13 +52,14 @@ from branchrank.index.embedding import (
     wanted_tokens,
 )
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, build_lock
-from branchrank.index.indexed_documents import MODIFIED, write_documents
 from branchrank.index.manifest import (
+    MODIFIED,
     SCHEMA_VERSION,
     BuildReport,
     Manifest,
     file_digests,
     read_record,
+    write_documents,
     write_record,
     write_stamps,
 )
@@ -75,6 +75,7 @@ from branchrank.index.reader import (
     open_index,
     vectors_content,
 )
+from branchrank.index.stores.analyzer import letters_by_script, sample_text
 from branchrank.index.stores.bm25 import Bm25Index, TokenCounts
 from branchrank.index.stores.vectors import ExactVectors, save_vectors
 from branchrank.index.workspace_folder import GIVEN, WorkspaceFolder, without_credentials

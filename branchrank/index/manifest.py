@@ -1,4 +1,4 @@
-"""The manifest of an index and the state of its files, which show that the index is stale or damaged.
+"""The manifest of an index, its files and its documents, which show that the index is stale or damaged.
 
 1. ``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
    same manifest. Data that differ between two builds from the same input, such as times and the digests of
@@ -10,6 +10,9 @@
 3. Files that are derived from an index after its build, such as the FTS5 file, have their digests in
    ``derived.json``. A derived file that has changed is built again.
 4. An incomplete ``stamps.json`` or ``derived.json`` is treated as missing.
+5. ``documents.json`` lists the documents and depends only on the corpus. ``modified.json`` contains their
+   modification times, which can differ between two copies of a corpus. Checking an unchanged corpus takes one
+   ``stat`` call per document: a document is read only if its modification time has changed since the build.
 
 Damage below the file system, such as a bad sector, does not change a file's size or timestamps, so the file
 still matches its stamp. To find such damage, ``branchrank check`` reads all files.
@@ -19,8 +22,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypeVar
 
 import msgspec
@@ -32,17 +36,27 @@ from branchrank.core.io.files import (
     digest_of,
     digest_stream,
     open_file,
+    read_beneath,
     read_file,
     reading_errors,
     write_bytes,
 )
 from branchrank.core.records import Record
 from branchrank.core.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
+from branchrank.documents.loading import CorpusFile, examine, walk, without_documents
+from branchrank.documents.navigation import navigation_digest
+from branchrank.documents.reading import document_digest, reader_of, suffix_of, why_unread
 from branchrank.index.embedders.protocol import EmbedderIdentity
 from branchrank.index.stores.arrays import REBUILD
 
 SCHEMA_VERSION = 6
 T = TypeVar("T")
+DOCUMENTS = "documents.json"
+MODIFIED = "modified.json"
+#: Contains the digest of the navigation files that are not documents. Missing if there are none.
+NAVIGATION = "navigation.json"
+#: Maps suffixes to the versions of their readers. Missing if no reader of a document has a version.
+READERS = "readers.json"
 STAMPS = "stamps.json"
 DERIVED = "derived.json"
 
@@ -251,3 +265,93 @@ def _write(generation: Path, name: str, values: Mapping[str, object]) -> None:
     path = generation / name
     path.unlink(missing_ok=True)  # what is not a regular file, such as a pipe, is not written to
     path.write_bytes(msgspec.json.encode(values, order="sorted"))
+
+
+class CorpusEntry(Record, frozen=True, kw_only=True):
+    """One file in the corpus, with its size in bytes and its SHA-256 digest."""
+
+    source: str
+    size: int
+    digest: str
+
+
+def write_documents(
+    generation: Path, files: Sequence[CorpusFile], digests: Mapping[str, str], navigation: str
+) -> None:
+    """Write the lists of documents and modification times, and the versions of readers and navigation files.
+
+    ``digests`` maps each document that could be read to its digest.
+    """
+    entries = [
+        CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, "")) for file in files
+    ]
+    write_bytes(generation / DOCUMENTS, msgspec.json.encode(entries))
+    if navigation:
+        write_bytes(generation / NAVIGATION, msgspec.json.encode(navigation))
+    suffixes = sorted({suffix_of(source) for source in digests})
+    if versions := {suffix: version for suffix in suffixes if (version := reader_of(suffix).version)}:
+        write_bytes(generation / READERS, msgspec.json.encode(versions))
+    write_bytes(generation / MODIFIED, msgspec.json.encode({file.source: file.mtime_ns for file in files}))
+
+
+def read_documents(generation: Path) -> tuple[CorpusEntry, ...]:
+    """Return the documents of an index generation. Raises :class:`ArtifactError` if the file is damaged."""
+    return read_record(generation / DOCUMENTS, tuple[CorpusEntry, ...])
+
+
+def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
+    """Describe how the corpus has changed since it was indexed, or return an empty string if it has not.
+
+    Raises :class:`CorpusError` if the corpus is missing or contains no documents.
+    """
+    gone = {entry.source: entry for entry in read_documents(generation)}
+    modified_ns = read_record(generation / MODIFIED, dict[str, int])
+    documents = 0
+    new: list[str] = []
+    changed: list[str] = []
+    for source, found in walk(root, exclude, skipped=[]):
+        entry = gone.get(source)
+        if entry is None:
+            if isinstance(examine(root, source), CorpusFile):
+                new.append(source)
+        elif _has_state(found, entry.size, modified_ns.get(source)):
+            documents += 1
+            del gone[source]
+        elif isinstance(file := examine(root, source), CorpusFile):
+            documents += 1
+            del gone[source]
+            moved = file.mtime_ns != modified_ns.get(source)
+            if file.size != entry.size or (moved and _digest(root, source) != entry.digest):
+                changed.append(source)
+    if not documents and not new:
+        raise without_documents(root)
+    changes = [f"{source} is new" for source in sorted(new)]
+    for source in sorted(gone):
+        why = why_unread(source) if (root / source).exists() else ""
+        changes.append(f"{source} can't be read ({why})" if why else f"{source} is gone")
+    changes += [f"{source} has changed" for source in sorted(changed)]
+    place = generation / NAVIGATION
+    if navigation_digest(root) != (read_record(place, str) if place.exists() else ""):
+        changes.append("its navigation file (mkdocs.yml or sidebars) has changed")
+    changes += [
+        f"{suffix} files are read with {reader_of(suffix).version}, not {version}"
+        for suffix, version in _read(generation, READERS, dict[str, str]).items()
+        if not why_unread(suffix) and reader_of(suffix).version != version
+    ]
+    if not changes:
+        return ""
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _digest(root: Path, source: str) -> str:
+    return document_digest(source, read_beneath(root, source))
+
+
+def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:
+    """Return whether the entry is a regular file with the given size and modification time."""
+    try:
+        status = found.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == mtime_ns and S_ISREG(status.st_mode)

@@ -42,15 +42,16 @@ from branchrank.documents.tree_nodes import Tree
 from branchrank.index.embedders import check_name, open_embedder
 from branchrank.index.embedders.protocol import NONE, Embedder, model_changed
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, NODES, Pin
-from branchrank.index.indexed_documents import corpus_change, read_documents
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
     DistanceCalibration,
     Manifest,
     check_digests,
+    corpus_change,
     is_derived,
     note_derived,
+    read_documents,
     read_record,
 )
 from branchrank.index.records_file import RecordsFile, open_tree

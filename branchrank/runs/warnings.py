@@ -11,7 +11,7 @@ from typing import Literal
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import DISTANCE_THRESHOLD, BenchmarkSettings
 from branchrank.core.spec import AGENT, System
-from branchrank.index.corpus_language import unread_letters
+from branchrank.index.stores.analyzer import unread_letters
 from branchrank.questions.anchoring import unrecorded_gold
 from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE, UNPLACED

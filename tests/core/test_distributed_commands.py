@@ -167,7 +167,6 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
     ("words", "code", "said"),
     [
         (("--ray-address", "127.0.0.1:6379"), 2, "--ray-address needs --engine ray"),
-        (("--engine", "ray", "--ray-address", "ray://host:1"), 2, "Ray Client"),
         (
             ("--engine", "ray", "--ray-address", "127.0.0.1:9"),
             11,

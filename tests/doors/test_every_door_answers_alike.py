@@ -17,7 +17,7 @@ from support.commands import invoke, json_lines, write_lines
 from support.http_server import running
 
 from branchrank import Workspace
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import TOP, Searches, Service, Workers

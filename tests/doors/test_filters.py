@@ -16,7 +16,7 @@ from support.http_server import asking, post, running
 from branchrank import Run
 from branchrank.core import errors
 from branchrank.core.errors import UsageError
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.search.systems.builtin import AGENTS, BUILTIN

@@ -9,7 +9,7 @@ import pytest
 from support.http_server import Running, asking, post, running
 
 from branchrank.core.errors import UsageError
-from branchrank.core.io.access import Access, access_for, read_token
+from branchrank.core.io.keys import Access, access_for, read_token
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers
 

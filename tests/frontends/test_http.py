@@ -14,7 +14,7 @@ import pytest
 from support.http_server import Running, asking, eventually, post, received, running
 
 from branchrank.core.errors import ArtifactError
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.core.records import Question
 from branchrank.frontends.serve.http_api import Health, application
 from branchrank.frontends.serve.service import Service, Workers

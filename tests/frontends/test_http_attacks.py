@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.http_server import Running, asking, eventually, post, running
 from support.traversal import traversals
 
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.core.io.loopback_server import BODY_LIMIT
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers

@@ -22,7 +22,7 @@ from support.http_server import Running, post, running
 from support.traversal import traversals
 
 from branchrank.core.errors import ArtifactError
-from branchrank.core.io.access import Access, access_for
+from branchrank.core.io.keys import Access, access_for
 from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.index.workspace_folder import WorkspaceFolder

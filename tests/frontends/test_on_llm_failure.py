@@ -18,7 +18,7 @@ from support.http_server import running
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
 from branchrank import Workspace
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.search.llm.client import UnreachableError

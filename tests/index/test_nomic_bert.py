@@ -249,8 +249,8 @@ def test_prefixes_of_the_settings_replace_those_of_the_model(
     checkpoint: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nomic = kind is NomicEmbedder
-    monkeypatch.setattr("branchrank.index.embedders.nomic.is_nomic", lambda folder: nomic)
+    if kind is not NomicEmbedder:
+        monkeypatch.setattr("branchrank.index.embedders.nomic.supported_model", lambda folder: None)
     own = opened(checkpoint)
     given = {"query_prefix": "text ", "document_prefix": ""}
     made = open_embedder(IndexSettings(embedder=str(checkpoint), **given))

@@ -23,7 +23,7 @@ from support.http_server import Running, asking, post, running
 from support.worlds import PAGES, write_pages
 from textual.widgets import RichLog, Tabs
 
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.core.records import Hit, Retrieval, StageTrace
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.mcp import mcp_server

@@ -9,7 +9,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 from support.http_server import Running, running_at
 
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.frontends.serve.view import View, view_application
 from branchrank.frontends.serve.view_runs import RunList
 from branchrank.index.workspace_folder import WorkspaceFolder

@@ -17,7 +17,7 @@ from support.local_page import TOKEN as PAGE_TOKEN
 from support.small_index import DOCUMENTS, small_workspace
 from support.worlds import write_pages
 
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.frontends.serve.http_api import application
 from branchrank.frontends.serve.service import Service, Workers
 from branchrank.index.index_build import build_index

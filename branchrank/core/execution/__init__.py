@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from branchrank.core.io.environment import set_up_worker
+from branchrank.core.io import set_up_worker
 
 S = TypeVar("S")
 R = TypeVar("R")

@@ -10,7 +10,7 @@
 4. A cluster that has lost a node may have no CPU for a new worker. Until it has one, an idle worker takes the
    shard.
 5. A worker is a new Python interpreter that is connected to the command by a socket, or an actor in a Ray
-   cluster (:mod:`branchrank.core.execution.ray_workers`). Workers are not started with ``multiprocessing``,
+   cluster (:mod:`branchrank.core.execution.executors`). Workers are not started with ``multiprocessing``,
    which would import the caller's script again. Each process has its own process group, so Ctrl-C reaches
    only the command, which then stops its workers. A process exits when the command closes the socket or
    exits.
@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, Protocol
 
 from branchrank.core.errors import Remedy, UsageError, WorkerError
 from branchrank.core.execution import R, S, Task, thread_count, use_threads
-from branchrank.core.io.environment import VERSION, set_up_worker
+from branchrank.core.io import VERSION, set_up_worker
 from branchrank.core.io.progress import Notify
 
 AHEAD = 4

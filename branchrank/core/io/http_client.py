@@ -37,7 +37,7 @@ import httpx2
 import msgspec
 
 from branchrank.core.errors import UsageError
-from branchrank.core.io.environment import temporary_environment
+from branchrank.core.io import temporary_environment
 from branchrank.core.io.keys import Endpoint, is_loopback
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from branchrank.core.errors import UsageError
-from branchrank.core.io.access import Access, bracketed
+from branchrank.core.io.keys import Access, bracketed
 from branchrank.core.records import Record
 
 BODY_LIMIT = 1024 * 1024

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from branchrank.core.io.environment import preserved_random_state
+from branchrank.core.io import preserved_random_state
 from branchrank.core.io.printable import safe
 
 #: A function that is called with one line of text for the user.

@@ -63,13 +63,13 @@ def index(corpus: str | None, data_dir: Path, exclude: tuple[str, ...], quiet: b
 
 
 def _print_built(data_dir: Path, workspace: branchrank.Workspace, quiet: bool) -> None:
-    from branchrank.index.corpus_language import language_notes
+    from branchrank.index.stores.analyzer import language_notes, sample_text
     from branchrank.runs.words import plural
 
     index = workspace.index
     manifest, report = index.manifest, index.report
     print_notes(report.notes, quiet=quiet)
-    print_notes(language_notes(index))
+    print_notes(language_notes(index.manifest, index.bm25_settings.stemmer, sample_text(index.chunks)))
     done = (
         f"{plural(report.embedded, 'text')} embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"

@@ -32,7 +32,7 @@ from branchrank.frontends.cli.terminal import Command, say
 from branchrank.search.systems.builtin import BUILTIN
 
 if TYPE_CHECKING:
-    from branchrank.core.io.access import Access
+    from branchrank.core.io.keys import Access
 
 
 def address_options(port: int) -> Callable[[F], F]:
@@ -69,7 +69,7 @@ def predictor_option(default: str) -> Callable[[F], F]:
 
 def _access(host: str, token_file: Path | None, port: int, **allowed: tuple[str, ...]) -> Access:
     """Check the address and the token before anything is opened."""
-    from branchrank.core.io.access import access_for, read_token
+    from branchrank.core.io.keys import access_for, read_token
 
     return access_for(host, token=read_token(token_file), **allowed)
 

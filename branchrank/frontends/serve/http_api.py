@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from branchrank import __version__
 from branchrank.core.errors import BranchRankError
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.core.io.loopback_server import ErrorAnswer, Guard, Refusal, busy
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Hit, Record

@@ -3,7 +3,7 @@
 1. The page's files and its search are those of :mod:`branchrank.frontends.serve.shared_page`. The workspace
    is opened for the first search.
 2. Each request must have this server's address in its ``Host`` header
-   (:mod:`branchrank.core.io.access`).
+   (:mod:`branchrank.core.io.keys`).
 3. A request that writes must also have this address in its ``Origin`` header, and the token of this start in
    its ``Authorization`` header. The page gets the token from the part of the URL after ``#``, which browsers
    never send.
@@ -29,8 +29,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from branchrank.core.errors import BranchRankError, UsageError
-from branchrank.core.io.access import Access
 from branchrank.core.io.files import NOT_JSON, read_beneath
+from branchrank.core.io.keys import Access
 from branchrank.core.io.loopback_server import Guard, Refusal, http_server, listen, url_of
 from branchrank.core.io.printable import safe
 from branchrank.frontends.serve.service import RequestRefused, Service

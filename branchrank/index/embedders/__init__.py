@@ -137,7 +137,7 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     """Open a model from a local folder or from the Hugging Face Hub."""
     from branchrank.index.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.index.embedders.hub import model_folder
-    from branchrank.index.embedders.nomic import NomicEmbedder, is_nomic
+    from branchrank.index.embedders.nomic import NomicEmbedder, supported_model
     from branchrank.index.embedders.sentence_transformers import (
         SentenceTransformersEmbedder,
         has_accelerator,
@@ -147,8 +147,9 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     model, precision = settings.embedder, settings.embedder_precision
     require_library(f"the embedder {model}")  # Report a missing package before the model is downloaded.
     folder = model_folder(model, settings.embedding_revision, notify)
-    if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
-        return NomicEmbedder(folder, settings)
+    nomic = supported_model(folder)
+    if nomic is not None and (precision != "float32" or not has_accelerator()):
+        return NomicEmbedder(folder, nomic, settings)
     if precision != "float32":
         raise _unused(settings, "embedder_precision")
     if is_colbert(folder):

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.core.errors import ModelError, Remedies, Remedy
-from branchrank.core.io.environment import imported, temporary_environment
+from branchrank.core.io import imported, temporary_environment
 from branchrank.core.io.printable import encodable
 from branchrank.core.records import Record
 from branchrank.index.embedders.protocol import (

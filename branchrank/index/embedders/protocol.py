@@ -210,6 +210,13 @@ def sent_prefixes(settings: IndexSettings, own: Prefixes) -> Prefixes:
     return Prefixes(query if given[0] is None else given[0], document if given[1] is None else given[1])
 
 
+def prefixes_of(prompts: Mapping[str, str | None], settings: IndexSettings) -> Prefixes:
+    """Return the prefixes in the settings, the model's prompts, or published prefixes if it has none."""
+    document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
+    own = Prefixes(prompts.get("query") or "", document)
+    return sent_prefixes(settings, own if any(own) else conventional_prefixes(settings.embedder))
+
+
 def roles_notes(embedder: Embedder) -> Iterator[str]:
     """Yield a note if the model's family has prefixes, but queries and documents have the same vectors."""
     model, text = embedder.identity.model, "how are queries told from documents"

@@ -6,7 +6,7 @@
 2. The model is loaded in float32 on the device that sentence-transformers chooses. If loading fails on a GPU,
    the model is loaded on the CPU.
 3. The configuration of a NomicBert model in the published format is converted to the transformers library's
-   format (:mod:`branchrank.index.embedders.nomic_bert`).
+   format (:mod:`branchrank.index.embedders.nomic`).
 4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the
    other texts in a padded batch. On a GPU, texts are encoded in batches by default, because a single text
    would leave most of the GPU idle.
@@ -30,7 +30,7 @@ import numpy as np
 
 from branchrank.core.errors import MissingDependencyError, ModelError
 from branchrank.core.execution import limit_torch
-from branchrank.core.io.environment import preserved_random_state, preserved_start_method
+from branchrank.core.io import preserved_random_state, preserved_start_method
 from branchrank.core.io.printable import encodable
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
@@ -44,15 +44,13 @@ from branchrank.index.embedders.hub import (
     modules_of,
     read_json,
 )
-from branchrank.index.embedders.nomic_bert import native_config
+from branchrank.index.embedders.nomic import native_config
 from branchrank.index.embedders.protocol import (
     DocumentVectors,
     EmbedderIdentity,
-    Prefixes,
     QueryVectors,
     Vectors,
-    conventional_prefixes,
-    sent_prefixes,
+    prefixes_of,
     unit_row,
     unit_rows,
 )
@@ -283,10 +281,3 @@ def has_accelerator() -> bool:
     from sentence_transformers.util import get_device_name
 
     return bool(get_device_name() != "cpu")
-
-
-def prefixes_of(prompts: Mapping[str, str | None], settings: IndexSettings) -> Prefixes:
-    """Return the prefixes in the settings, the model's prompts, or published prefixes if it has none."""
-    document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
-    own = Prefixes(prompts.get("query") or "", document)
-    return sent_prefixes(settings, own if any(own) else conventional_prefixes(settings.embedder))

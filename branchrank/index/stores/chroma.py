@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from branchrank.core.errors import ArtifactError, Remedy, StorageError, UsageError
-from branchrank.core.io.environment import preserved_random_state, temporary_environment
+from branchrank.core.io import preserved_random_state, temporary_environment
 from branchrank.core.io.printable import split_url, url_to_show
 from branchrank.core.ranked_lists import RankedList
 from branchrank.index.embedders.protocol import Vectors

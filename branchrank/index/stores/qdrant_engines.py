@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from branchrank.core.errors import ArtifactError, Remedy, UsageError
-from branchrank.core.io.environment import imported
+from branchrank.core.io import imported
 from branchrank.core.io.keys import key_for
 from branchrank.core.io.printable import split_url, url_to_show
 

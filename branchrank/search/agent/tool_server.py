@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 
 from branchrank.core.errors import MissingDependencyError
-from branchrank.core.io.access import Access
-from branchrank.core.io.environment import VERSION
+from branchrank.core.io import VERSION
+from branchrank.core.io.keys import Access
 from branchrank.search.agent.tool_session import RecordedTools
 
 try:

@@ -27,7 +27,7 @@ from typing import Any
 
 from branchrank.core.errors import ModelError, Remedy
 from branchrank.core.execution import limit_torch
-from branchrank.core.io.environment import preserved_random_state, preserved_start_method
+from branchrank.core.io import preserved_random_state, preserved_start_method
 from branchrank.core.ranked_lists import rescore
 from branchrank.core.records import Node, Scored
 from branchrank.core.spec import Unit

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.core.io.access import Access
+from branchrank.core.io.keys import Access
 from branchrank.core.io.loopback_server import ErrorAnswer
 from branchrank.frontends.serve.http_api import RetrieveAnswer, application
 from branchrank.frontends.serve.mcp import mcp_server
