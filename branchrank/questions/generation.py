@@ -34,7 +34,7 @@ from branchrank.questions.question_checks import content_stems, leaked_share
 from branchrank.search.llm.gateway import GatewayReply
 from branchrank.search.llm.prompts import question_messages, questions_schema, read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.search.llm.session import Asker, LLMWork
+from branchrank.search.llm.session import LLMWork
 from branchrank.search.systems.llm_choice import CallBounds
 
 STAGE = "question"
@@ -105,14 +105,13 @@ def generate_questions(
     verify = _Verifier(lines, options.max_leakage)
     calls: list[LLMCall] = []
     streak = _Streak()
-    asker = Asker(work, _read)
     waiting = iter(_drawn(sections, lines, options.seed))
     while (missing := count - len(verify.accepted)) > 0 and not streak.stopped:
-        size = min(asker.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
+        size = min(work.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
         wave = list(islice(waiting, size))
         if not wave:
             break
-        answers = asker.ask_all([_request(node, lines, options, work.llm.max_tokens) for node in wave])
+        answers = work.ask_all([_request(node, lines, options, work.llm.max_tokens) for node in wave], _read)
         calls += [answer.call for answer in answers]
         for node, answer in zip(wave, answers, strict=True):
             for draft in answer.value or ():

@@ -20,6 +20,7 @@ from branchrank.search.llm.ledger import (
     totals_by,
 )
 from branchrank.search.llm.request import BudgetError
+from branchrank.search.systems.llm_stages import LLMMeter
 
 
 def call(**fields: object) -> LLMCall:
@@ -137,10 +138,10 @@ def test_cached_tokens_have_the_price_of_others_if_no_other_is_given() -> None:
     assert table.cost_of("free", **asked, cached=400_000) == pytest.approx(6.2)
 
 
-def test_a_ledger_keeps_the_newest_calls_and_tells_each() -> None:
-    told: list[LLMCall] = []
-    limited, whole = Ledger(told.append, limit=2), Ledger()
+def test_a_ledger_keeps_all_calls_and_a_meter_none() -> None:
+    told: list[str] = []
+    ledger, meter = Ledger(), LLMMeter(told.append)
     for row in ROWS:
-        limited.add(row)
-        whole.add(row)
-    assert (limited.rows, whole.rows, told) == (tuple(ROWS[-2:]), tuple(ROWS), ROWS)
+        ledger.add(row)
+        meter.add(row)
+    assert (ledger.rows, meter.rows, meter.calls, len(told)) == (tuple(ROWS), (), len(ROWS), len(ROWS))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,16 +74,6 @@ CHECK = LLMRequest(
 
 class UnreachableError(LLMError):
     """Error for an LLM endpoint that does not answer."""
-
-
-class LLM(Protocol):
-    """An object that answers an :class:`LLMRequest`, such as :class:`ChatClient`."""
-
-    model: str
-
-    def complete(self, request: LLMRequest) -> CallResult:
-        """Answer one request. Raises :class:`BudgetError` if the budget is spent."""
-        ...
 
 
 class ChatClient(Closing):

@@ -26,7 +26,7 @@ from branchrank.core.errors import Remedy, ReplayError
 from branchrank.core.records import LLMCall
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.cassette import Cassette, DecisionCache, call_key
-from branchrank.search.llm.client import LLM
+from branchrank.search.llm.client import ChatClient
 from branchrank.search.llm.ledger import Ledger
 from branchrank.search.llm.request import (
     INTERRUPTED,
@@ -67,7 +67,7 @@ class Gateway:
     def __init__(
         self,
         model: str,
-        llm: LLM | None,
+        llm: ChatClient | None,
         *,
         ledger: Ledger | None = None,
         cassette: Cassette | None = None,
@@ -135,10 +135,9 @@ class Gateway:
             self._failures[call.predictor, call.question_id, call.stage, call.repeat] = call
 
     def cancel(self) -> None:
-        """Cancel the running calls, if the client supports cancellation."""
-        cut = getattr(self._llm, "cancel", None)
-        if cut is not None:
-            cut()
+        """Cancel the running calls."""
+        if self._llm is not None:
+            self._llm.cancel()
 
     def _replayed(self, request: LLMRequest) -> CallResult | None:
         """Return the call's outcome from the cassette, or ``None`` if the call must be made."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import tomllib
-from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -130,28 +129,19 @@ def totals_by(
 
 
 class Ledger:
-    """Collects the ledger rows of a run. Thread-safe. Each new row is passed to ``on_call``.
+    """Collects the ledger rows of a run. Thread-safe."""
 
-    ``limit`` is the number of newest rows to keep, or ``None`` to keep all rows.
-    """
-
-    def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:
-        self._rows: deque[LLMCall] = deque(maxlen=limit)
-        self._lock = threading.Lock()
-        self.on_call = on_call
+    def __init__(self) -> None:
+        self._rows: list[LLMCall] = []
 
     @property
     def rows(self) -> tuple[LLMCall, ...]:
         """The rows so far, in the order in which the calls ended."""
-        with self._lock:
-            return tuple(self._rows)
+        return tuple(self._rows)
 
     def add(self, call: LLMCall) -> None:
         """Add one row."""
-        with self._lock:
-            self._rows.append(call)
-        if self.on_call is not None:
-            self.on_call(call)
+        self._rows.append(call)
 
 
 class Budget:

@@ -239,8 +239,7 @@ class AskingTask(Generic[T]):
         return () if self._source is None else files_of(self._source.settings)
 
     def __getstate__(self) -> dict[str, object]:
-        if self._source is None:
-            raise TypeError("a task without a source can't be sent to another process")
+        assert self._source is not None
         source = msgspec.structs.replace(
             self._source,
             settings=with_relative_files(self._source.settings),
@@ -274,28 +273,20 @@ class LLMWork(NamedTuple):
         """The number and cost of all calls so far."""
         return Spent(totals=totals(self.llm.ledger.rows, self.prices), prices=self.prices)
 
+    @property
+    def at_once(self) -> int:
+        """The maximum number of concurrent calls."""
+        return self.llm.concurrency * self.executor.workers
 
-class Asker(Generic[T]):
-    """Uses an executor to make many independent calls to one model.
-
-    ``at_once`` is the maximum number of concurrent calls.
-    """
-
-    def __init__(self, work: LLMWork, read: Callable[[LLMReply], T]) -> None:
-        """Parse each reply with ``read``."""
-        self._executor = work.executor
-        self._llm = work.llm
-        self._task = AskingTask(work.llm, read, work.source)
-        self.at_once = work.llm.concurrency * work.executor.workers
-
-    def ask_all(self, requests: Sequence[LLMRequest]) -> list[GatewayReply[T]]:
-        """Make the calls. Return the answers in the order of the requests."""
-        size = len(requests) if self._executor.in_process else self._llm.concurrency
+    def ask_all(self, requests: Sequence[LLMRequest], read: Callable[[LLMReply], T]) -> list[GatewayReply[T]]:
+        """Make independent calls, and parse each reply with ``read``. Return the answers in order."""
+        in_process = self.executor.in_process
+        size = len(requests) if in_process else self.llm.concurrency
         shards = [requests[start : start + size] for start in range(0, len(requests), size or 1)]
         answers = []
-        for answer in self._executor.map(self._task, shards):
-            if not self._executor.in_process:
-                self._llm.ledger.add(answer.call)
+        for answer in self.executor.map(AskingTask(self.llm, read, self.source), shards):
+            if not in_process:
+                self.llm.ledger.add(answer.call)
             answers.append(answer)
         return answers
 

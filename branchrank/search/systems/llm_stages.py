@@ -50,14 +50,16 @@ class LLMStages:
         return Asked(system, query, k, gateway, context, Trace())
 
 
-class LLMMeter:
+class LLMMeter(Ledger):
     """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
 
     The totals include the number of calls that a cache or a cassette answered. A meter that is ``closed``
-    counts no more calls.
+    counts no more calls. No rows are kept: a benchmark run stores the calls itself, and a server's memory
+    must not grow.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
+        super().__init__()
         self.show = show
         self.closed = False
         self.prices: PriceTable | None = None
@@ -113,15 +115,13 @@ def open_llm(
     from branchrank.search.llm.session import LLMSession
 
     meter = meter or LLMMeter()
-    # Keep no ledger rows: a benchmark run stores the calls itself, and a server's memory must not grow.
-    ledger = Ledger(meter.add, limit=0)
     typed = typed_endpoints(settings)
     with LLMSession(
         settings.part(LLMSettings),
         cache_path=folder.decisions_path,
         redis_url=settings.part(CacheSettings).redis_url,
         notify=folder.notify,
-        ledger=ledger,
+        ledger=meter,
         may_fall_back=True,
     ) as session:
         meter.prices = session.prices

@@ -37,7 +37,7 @@ from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
 from branchrank.search.llm.ledger import Spent
 from branchrank.search.llm.prompts import excerpt, read_text, summary_messages
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest
-from branchrank.search.llm.session import Asker, LLMWork, open_work
+from branchrank.search.llm.session import LLMWork, open_work
 
 #: The file in the folder ``pageindex`` that a tree is written to.
 _BUILT = "tree.jsonl"
@@ -187,10 +187,9 @@ def summarize_nodes(
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
-    asker = Asker(work, _read)
     count = len(tree.nodes) - 1
     for nodes in _by_height(tree):
-        answers = asker.ask_all([_request(tree, node, summaries, seed) for node in nodes])
+        answers = work.ask_all([_request(tree, node, summaries, seed) for node in nodes], _read)
         for node, answer in zip(nodes, answers, strict=True):
             if answer.value is None:
                 failed[node.id] = answer.call.outcome
