@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.scoring import inversion
+from branchrank.scoring import significance
 from branchrank.scoring.clustering import (
     PageTotals,
     intraclass_correlation,
@@ -48,8 +48,8 @@ from branchrank.scoring.clustering import (
 )
 from branchrank.scoring.comparison import CompareOptions, Comparison, gate
 from branchrank.scoring.intervals import mean_bounds, wilson_bounds
-from branchrank.scoring.inversion import FlipTest
 from branchrank.scoring.power import SharedPages, pages_alone, plan
+from branchrank.scoring.significance import FlipTest
 from branchrank.scoring.verdicts import Stratum, compare_strata
 
 Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ Bounds = tuple[Floats, Floats]
 ALPHA = 0.05
 #: The number of sign patterns to draw for graded scores, if more than 10 pages differ.
 DRAWS = 1_999
-inversion.EXACT_CLUSTERS = 10
+significance.EXACT_CLUSTERS = 10
 
 STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],

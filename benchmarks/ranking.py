@@ -36,8 +36,8 @@ from branchrank.questions.question_files import (
 )
 from branchrank.runs.scores import estimate
 from branchrank.scoring.comparison import CompareOptions, Comparison
-from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import named_measure
+from branchrank.scoring.significance import difference_interval
 from branchrank.scoring.verdicts import compare_pairs
 
 ROOT = Path(__file__).parents[1]

@@ -74,7 +74,7 @@ def test_a_closed_workspace_leaves_nothing_open(folder: Path, store: str, embedd
 SUMS = """
 import hashlib, sys
 import numpy as np
-from branchrank.scoring.inversion import difference_interval
+from branchrank.scoring.significance import difference_interval
 from branchrank.index.stores.vectors import ExactVectors
 
 random = np.random.default_rng(7)

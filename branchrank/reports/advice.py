@@ -4,7 +4,7 @@
 2. Systems above the limits are left out. The recommendation of the report
    (:mod:`branchrank.reports.recommendation`) is made from the remaining systems.
 3. The cheapest system is the one with the lowest cost, then the lowest p95, among the systems for which a
-   loss of delta or more against the best one is excluded (:mod:`branchrank.scoring.tradeoffs`).
+   loss of delta or more against the best one is excluded (:mod:`branchrank.runs.estimates`).
 4. A system is open if neither a loss of delta is excluded nor a loss is shown. The next experiment compares
    the best system with the open system whose answer is worth most per question: one that is cheaper than the
    best, if there is any, and the one that needs the fewest questions among these.
@@ -18,7 +18,7 @@ from pathlib import Path
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Record
 from branchrank.reports.recommendation import cautions, maybe_tuned_on, recommendation_text, recommended
-from branchrank.runs.estimates import choice, cost_per_query, standings
+from branchrank.runs.estimates import Choice, Standing, choice, cost_per_query, standings
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import (
     MORE_PAGES,
@@ -32,7 +32,6 @@ from branchrank.runs.words import (
     why_open,
 )
 from branchrank.scoring.comparison import Comparison
-from branchrank.scoring.tradeoffs import Choice, Standing
 
 
 class Advice(Record, frozen=True, kw_only=True):

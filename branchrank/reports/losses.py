@@ -11,13 +11,13 @@ from branchrank.reports import line_plots
 from branchrank.reports.blocks import Block, Points, ReportSection
 from branchrank.reports.result import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, lost_words, waterfall
+from branchrank.runs.estimates import RiskCoverage, risk_coverage
 from branchrank.runs.rows import Row
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Scores
 from branchrank.runs.slices import slices
 from branchrank.runs.words import counted, number, percent, score
 from branchrank.scoring.measures import mean, named_measure
-from branchrank.scoring.tradeoffs import RiskCoverage, risk_coverage
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))

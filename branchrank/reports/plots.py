@@ -24,6 +24,7 @@ from branchrank.reports.drawing import (
     measured,
     text_pixels,
 )
+from branchrank.runs.estimates import Standing
 from branchrank.runs.scores import Estimate
 from branchrank.runs.words import (
     confidence,
@@ -38,7 +39,6 @@ from branchrank.runs.words import (
     verdict_words,
 )
 from branchrank.scoring.comparison import Comparison
-from branchrank.scoring.tradeoffs import Standing
 
 #: The short name, shape and color for each verdict. The names and shapes are for readers who can't
 #: distinguish the colors.

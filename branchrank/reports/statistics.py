@@ -7,7 +7,7 @@ from branchrank.reports.blocks import Points, ReportSection
 from branchrank.reports.recommendation import cautions
 from branchrank.reports.result import judged_documents, means, over, rates_table
 from branchrank.runs.comparisons import pairs_of
-from branchrank.runs.estimates import difference
+from branchrank.runs.estimates import difference, fragility
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import (
     NOTHING,
@@ -25,7 +25,6 @@ from branchrank.runs.words import (
 )
 from branchrank.scoring.comparison import Comparison
 from branchrank.scoring.measures import NamedMeasure
-from branchrank.scoring.significance import fragility
 
 _EXPLANATION = (
     '"P-floor" is the smallest p-value that is possible for the number of clusters in which the two systems '

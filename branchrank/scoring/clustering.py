@@ -33,9 +33,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from branchrank.scoring.significance import ROUNDING, Floats, cluster_sums
+Floats = NDArray[np.float64]
 
+#: Scores in 0..1 that differ by less than this value count as equal.
+ROUNDING = 1e-9
 #: The smallest value of :func:`effective_pages` for which an interval is computed.
 LEAST_PAGES = 5
 
@@ -103,6 +106,14 @@ class PageTotals(NamedTuple):
     def shared(self) -> bool:
         """Whether at least one page has more than one question."""
         return self.n > len(self.sizes)
+
+
+def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> Floats:
+    """Return the sum of ``values`` (n,) for each cluster, in the order in which the clusters first occur."""
+    place = {cluster: index for index, cluster in enumerate(dict.fromkeys(clusters))}
+    index = np.fromiter((place[cluster] for cluster in clusters), dtype=np.intp, count=len(clusters))
+    sums = np.bincount(index, weights=np.asarray(values, dtype=np.float64), minlength=len(place))
+    return sums.astype(np.float64, copy=False)
 
 
 def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:

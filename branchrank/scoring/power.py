@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Record
-from branchrank.scoring.clustering import kish_effect, t_penalty
+from branchrank.scoring.clustering import Floats, kish_effect, t_penalty
 from branchrank.scoring.intervals import LEVEL, Interval, wilson_bounds
-from branchrank.scoring.significance import Floats, binomial_cdf, p_floor
+from branchrank.scoring.significance import binomial_cdf, p_floor
 
 Counts = NDArray[np.int64]
 

@@ -1,111 +1,254 @@
-"""Significance tests for paired scores from two predictors.
+"""Significance tests for paired scores, and the interval of the differences that the test does not reject.
 
-The unit of analysis is the question. Questions whose gold is in the same source form a cluster, because they
-tend to succeed or fail together. Every test is two-sided and uses the differences in score, ``candidate -
-baseline``.
+The unit of analysis is the question. Questions whose gold is in the same source form a cluster (a page),
+because they tend to succeed or fail together. Every test is two-sided and uses the differences in score,
+``candidate - baseline``: the exact McNemar test for hits if every page has one question, and otherwise
+sign-flip randomization of the pages. A sum within 1e-9 of 0 counts as 0. The p-value from random sign
+patterns is (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that
+of the observed total. Holm's correction covers the comparisons that share a baseline and a measure.
 
-1. Binary scores (hit or miss) are tested with the exact McNemar test if every cluster has one question.
-2. All other scores are tested with sign-flip randomization. Under the null hypothesis, the sum of a cluster's
-   differences is equally likely to be positive or negative. A sum within 1e-9 of 0 counts as 0.
-3. If all cluster sums are integers (for example, with binary scores), the null distribution of their total is
-   computed exactly by convolution. If some sums are not integers and at most 20 sums are nonzero, the null
-   distribution is computed from all sign patterns. If some sums are not integers and more than 20 sums are
-   nonzero, sign patterns are drawn with a seeded random generator. The p-value from random sign patterns is
-   (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that of the
-   observed total.
-4. Holm's correction covers the comparisons that share a baseline and a measure.
-5. The fragility of a result is the number of wrong gold labels after which it is no longer significant.
+Let S_c be the sum of the differences on page c, n_c its number of questions, and d the mean difference. The
+p-value of a true difference theta is ``max(flip(theta), floor(theta), min(flip(0), t(theta)))``, and the
+interval contains every theta whose p-value is at least alpha. The p-value of 0 is ``flip(0)``, which is also
+the p-value of the verdict, so the interval contains 0 if and only if the verdict is not ``better`` or
+``worse``.
+
+1. ``flip`` is the sign-flip test of the page totals S_c - theta * n_c. It rejects no theta between the means
+   of a random half of the pages (each page is in it with probability 1/2) and of the other pages, so its
+   bounds are quantiles of these means ("typical values", Hartigan 1969). An empty half counts as extreme.
+   For hits, the distribution of (sum, questions) of a half is computed exactly. For other scores, it is
+   enumerated for up to 20 pages whose sum is not 0, and drawn with a seed for more.
+2. ``floor`` keeps the interval of a sample with few differences from being too short: if no question differs,
+   ``flip`` rejects every theta but 0. It accepts (d - theta)**2 <= z**2 * deff / n * abs(theta) * (B -
+   abs(theta)), on the side of d (on both sides if d is 0). B is 1 for hits. For other scores, B is the root
+   mean square of the differences that are not 0 and of one difference of 1, whose weight is the share of
+   ties. ``deff`` is the design effect with z**2 pseudo-observations and an assumed intraclass correlation of
+   .4 * (1 - share of the corpus's pages that have questions), or 1 if all pages have.
+3. ``t`` is Student's t-test with the CR2 variance (:mod:`branchrank.scoring.clustering`). It extends the
+   interval only if the verdict's test does not reject 0, and protects samples of few or unequal pages.
+
+``benchmarks/interval_coverage.py`` simulates how often the interval contains the true difference.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.records import Record
+from branchrank.scoring.clustering import (
+    LEAST_PAGES,
+    ROUNDING,
+    Floats,
+    Padding,
+    PageTotals,
+    design_effect,
+    effective_pages,
+    intraclass_correlation,
+    page_totals,
+    squared_deviations,
+    working_degrees,
+)
+from branchrank.scoring.intervals import LEVEL, Interval
 
-Floats = NDArray[np.float64]
-
-EXACT_CLUSTERS = 20
-DRAWS = 100_000
-ROUNDING = 1e-9  # scores in 0..1 that differ by less than this value count as equal
-
-
-class Significance(Record, frozen=True, kw_only=True):
-    """A two-sided p-value in 0..1, and the name of the test."""
-
-    p: float
-    test: str
+#: The most pages of which all halves are enumerated, and the number of halves drawn for more.
+EXACT_CLUSTERS, DRAWS = 20, 100_000
+#: The intraclass correlation that is assumed for the differences on a page, if the corpus is unknown.
+ASSUMED_ICC_OF_DIFFERENCES = 0.4
+#: The most additions with which a distribution is computed exactly.
+MOST_STEPS = 500_000_000
+#: The number of bisection steps, for a bound that is exact to 8 digits.
+HALVINGS = 27
+#: The share of alpha that halves may have together to be left out of a bound.
+NEGLIGIBLE = 1e-9
 
 
-def mcnemar(wins: int, losses: int) -> Significance:
-    """Run the exact McNemar test, a sign test on the questions that the two predictors score differently."""
-    p = min(1.0, 2 * float(binomial_cdf(min(wins, losses), wins + losses, 0.5)))
-    return Significance(p=p, test="exact McNemar")
+def difference_interval(
+    differences: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
+) -> Interval | None:
+    """Return the confidence interval for the mean of paired ``differences`` (n,), each in -1..1.
 
+    ``pages[i]`` is the source of the gold for question i. Returns ``None`` if there are no questions, or if
+    questions share pages and there are fewer than five effective pages.
 
-def binomial_cdf(most: NDArray[Any] | int, n: NDArray[Any] | int, chance: float) -> Floats:
-    """Return P(Bin(n, chance) <= most), elementwise; ``most`` may be negative.
-
-    ``scipy.special`` loads in a third of the time that ``scipy.stats`` takes.
+    >>> found = difference_interval([0.0] * 20, [str(n) for n in range(20)])
+    >>> round(found.low, 4), round(found.high, 4)
+    (-0.1611, 0.1611)
     """
-    from scipy.special import bdtr
-
-    return np.where(np.less(most, 0), 0.0, bdtr(np.maximum(most, 0), n, chance))
+    return FlipTest(page_totals(differences, pages)).interval(1 - level) if len(differences) else None
 
 
-def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> Floats:
-    """Return the sum of ``values`` (n,) for each cluster, in the order in which the clusters first occur."""
-    place = {cluster: index for index, cluster in enumerate(dict.fromkeys(clusters))}
-    index = np.fromiter((place[cluster] for cluster in clusters), dtype=np.intp, count=len(clusters))
-    sums = np.bincount(index, weights=np.asarray(values, dtype=np.float64), minlength=len(place))
-    return sums.astype(np.float64, copy=False)
+class FlipTest:
+    """The sign-flip test of a sample of differences, and its inversion.
+
+    ``totals`` are the page totals of the differences. If the sizes of the pages are not counts (several
+    datasets), the sizes of the pages whose sum is 0 are drawn too. ``asked`` is the share of the corpus's
+    pages that have questions, or 0 if the corpus is unknown.
+    """
+
+    def __init__(self, totals: PageTotals, *, asked: float = 0.0, seed: int = 0, draws: int = DRAWS) -> None:
+        self._totals, self._asked = totals, asked
+        self._tolerance = ROUNDING * float(np.abs(totals.sums).sum())
+        mean = float(totals.mean)
+        self.mean = 0.0 if abs(mean) * totals.n <= self._tolerance else mean
+        moving = np.abs(totals.sums) >= ROUNDING
+        self._tied = totals.sizes[~moving]
+        self._seed, self._draws = seed, draws
+        self.test = "sign-flip, exact"
+        #: The probability of an unseen half, if halves are drawn.
+        self._least = 0.0
+        self._sums, self._sizes, self._chances = self._halves(
+            np.stack([totals.sums[moving], totals.sizes[moving]], axis=1)
+        )
+
+    def _halves(self, pages: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the sum, the questions and the probability of each random half of ``pages`` (m, 2)."""
+        counted = np.array_equal(self._tied, np.rint(self._tied))
+        if counted and np.array_equal(pages, np.rint(pages)):
+            distribution = _distribution(pages.astype(np.int64))
+            if distribution is not None:
+                return distribution
+        if len(pages) <= EXACT_CLUSTERS:
+            halves, chance = all_halves(pages), 0.5 ** len(pages)
+        else:
+            self.test = f"sign-flip, {self._draws:,} draws"
+            self._least = 1 / (self._draws + 1)
+            halves, chance = random_halves(pages, self._seed, self._draws), self._least / 2
+            halves = np.concatenate([halves, pages.sum(0) - halves])
+        if not counted:
+            copies = -(-self._draws // len(halves))
+            halves, chance = np.tile(halves, (copies, 1)), chance / copies
+            halves[:, 1] += random_halves(self._tied, self._seed + 1, len(halves))
+            self._tied = self._tied[:0]
+        return halves[:, 0], halves[:, 1], np.full(len(halves), chance)
+
+    @cached_property
+    def _ties(self) -> Floats:
+        """The probability that a half has fewer than k questions of the pages whose sum is 0, for each k."""
+        chance = np.ones(1)
+        for size, count in zip(*np.unique(self._tied.astype(int), return_counts=True), strict=True):
+            pages = np.zeros(size * count + 1)
+            pages[::size] = _binomial(int(count))
+            chance = np.convolve(chance, pages)
+        return np.concatenate([[0.0], chance.cumsum()])
+
+    @cached_property
+    def p(self) -> float:
+        """The p-value of the hypothesis that the true difference is 0."""
+        if self.mean == 0:
+            return 1.0
+        left = self._sums if self.mean < 0 else -self._sums
+        return min(1.0, self._least + 2 * float(self._chances[left >= -self._tolerance / 2].sum()))
+
+    def flip_bound(self, alpha: float, side: float) -> float:
+        """Return the largest (side 1) or smallest (side -1) difference that the sign-flip test accepts."""
+        likely = self._chances > alpha * NEGLIGIBLE / len(self._chances)
+        sums, sizes, chances = side * self._sums[likely], self._sizes[likely], self._chances[likely]
+        ties, left = self._ties, sums + self._tolerance / 2
+
+        def accepted(theta: float) -> bool:
+            """Whether the mean of a half is at least ``side * theta`` often enough."""
+            most = (left - theta * sizes) / theta
+            if theta < 0:
+                most = len(ties) - 2 - most
+            fewer = np.floor(most).clip(-1, len(ties) - 2).astype(np.int32)
+            return self._least + 2 * float(chances @ ties[fewer + 1]) >= alpha
+
+        inside, outside = side * self.mean, 1.0
+        if inside >= 1 or accepted(outside):
+            return side
+        if inside < 0:
+            inside, outside = (0.0, outside) if self.p >= alpha else (inside, 0.0)
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if accepted(middle) else (inside, middle)
+        return side * inside + 0.0
+
+    def interval(self, alpha: float) -> Interval | None:
+        """Return the interval at the level 1 - ``alpha``, or ``None`` for fewer than five effective pages."""
+        if self._totals.shared and effective_pages(self._totals.sizes) < LEAST_PAGES:
+            return None
+        lows, highs = [self.flip_bound(alpha, -1.0)], [self.flip_bound(alpha, 1.0)]
+        near, far = self._floor(alpha)
+        if self.mean >= 0:
+            highs.append(far)
+            lows.append(near)
+        if self.mean <= 0:
+            lows.append(-far)
+            highs.append(-near)
+        if self.p >= alpha:
+            half = self._t_half(alpha)
+            lows.append(self.mean - half)
+            highs.append(self.mean + half)
+        return Interval(low=max(min(lows), -1.0), high=min(max(highs), 1.0), level=1 - alpha)
+
+    def _floor(self, alpha: float) -> tuple[float, float]:
+        """Return the smallest and largest absolute difference that ``floor`` accepts."""
+        from scipy.special import ndtri
+
+        totals, z2 = self._totals, float(ndtri(1 - alpha / 2)) ** 2
+        scale = float(totals.squares + 1) / float(totals.non_zero + 1)
+        padding = Padding(z2, scale, ASSUMED_ICC_OF_DIFFERENCES * (1 - self._asked))
+        effect = 1.0 if self._asked >= 1 else float(design_effect(totals, padding))
+        ties = 1 - float(totals.non_zero) / totals.n
+        most = np.sqrt((float(totals.squares) + ties) / (float(totals.non_zero) + ties))
+        size, spread = abs(self.mean), z2 * effect / totals.n
+        center, width = (2 * size + spread * most) / 2, 1 + spread
+        root = np.sqrt(max(center**2 - width * size**2, 0.0))
+        return float((center - root) / width), float((center + root) / width)
+
+    def _t_half(self, alpha: float) -> float:
+        """Return half the width of Student's interval with the CR2 variance."""
+        from scipy.special import stdtrit
+
+        totals = self._totals
+        if len(totals.sizes) < 2:
+            return 0.0
+        degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
+        error = np.sqrt(float(squared_deviations(totals).sum())) / totals.n
+        return float(stdtrit(max(float(degrees), 1.0), 1 - alpha / 2) * error)
 
 
-def non_zero(sums: Floats) -> Floats:
-    """Return the entries (m,) of ``sums`` (n,) whose absolute value is at least 1e-9."""
-    return sums[np.abs(sums) >= ROUNDING]
+def _binomial(n: int) -> Floats:
+    """Return P(Bin(n, 1/2) = k) for k in 0..n."""
+    from scipy.special import gammaln
+
+    k = np.arange(n + 1)
+    return np.asarray(np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - n * np.log(2)))
 
 
-def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
-    """Use sign-flip randomization to test whether the total of ``sums`` (one per cluster) differs from 0."""
-    moving = non_zero(sums)
-    if not len(moving):
-        return Significance(p=1.0, test="sign-flip, exact")
-    if np.array_equal(moving, np.rint(moving)):
-        return Significance(p=_whole_number_p(moving.astype(np.int64)), test="sign-flip, exact")
-    observed = abs(float(moving.sum())) - ROUNDING * float(np.abs(moving).sum())
-    if len(moving) <= EXACT_CLUSTERS:
-        totals = _totals(all_halves(moving), moving)
-        return Significance(p=float(np.mean(np.abs(totals) >= observed)), test="sign-flip, exact")
-    totals = _totals(random_halves(moving, seed, draws), moving)
-    extreme = int(np.count_nonzero(np.abs(totals) >= observed))
-    return Significance(p=(extreme + 1) / (draws + 1), test=f"sign-flip, {draws:,} draws")
+def _distribution(pages: NDArray[np.int64]) -> tuple[Floats, Floats, Floats] | None:
+    """Return the distribution of (sum, questions) of a random half, for ``pages`` (m, 2) of whole numbers.
 
-
-def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Return the exact p-value for integer cluster sums, from a convolution of two-point distributions."""
-    sizes = np.abs(moving)
-    reach = int(sizes.sum())
-    chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
-    chance[reach] = 1.0
-    for size in sizes.tolist():
-        shifted = np.zeros_like(chance)
-        shifted[size:] += chance[:-size] / 2
-        shifted[:-size] += chance[size:] / 2
-        chance = shifted
-    observed = abs(int(moving.sum()))
-    return min(1.0, float(chance[: reach - observed + 1].sum() + chance[reach + observed :].sum()))
-
-
-def _totals(halves: Floats, moving: Floats) -> Floats:
-    """Return the total of each sign pattern: the half with positive signs minus the other half."""
-    return np.asarray(2 * halves - moving.sum())
+    Pages of one question that is won or lost are added as two binomial distributions, and the others one by
+    one. Returns ``None`` if this takes too many steps.
+    """
+    single = (np.abs(pages) == 1).all(1)
+    won, lost = int((pages[single, 0] == 1).sum()), int((pages[single, 0] == -1).sum())
+    others = pages[~single]
+    others = others[np.argsort(others[:, 1], kind="stable")]
+    lows = np.concatenate([[-lost], others[:, 0].clip(max=0)]).cumsum()
+    highs = np.concatenate([[won], others[:, 0].clip(min=0)]).cumsum()
+    sizes = np.concatenate([[won + lost], others[:, 1]]).cumsum()
+    if ((highs - lows + 1.0) * (sizes + 1)).sum() > MOST_STEPS:
+        return None
+    chance = np.zeros((won + lost + 1, won + lost + 1))
+    wins, losses = np.arange(won + 1)[:, None], np.arange(lost + 1)
+    chance[lost + wins - losses, wins + losses] = _binomial(won)[:, None] * _binomial(lost)
+    for total, size in others.tolist():
+        rows, columns = chance.shape
+        grown = np.zeros((rows + abs(total), columns + size))
+        start = max(-total, 0)
+        grown[start : start + rows, :columns] = chance / 2
+        grown[start + total : start + total + rows, size:] += chance / 2
+        chance = grown
+    sums, questions = np.nonzero(chance)
+    return (sums + lows[-1]).astype(float), questions.astype(float), chance[sums, questions]
 
 
 def all_halves(values: Floats) -> Floats:
@@ -133,6 +276,26 @@ def random_halves(values: Floats, seed: int, draws: int) -> Floats:
     return sums
 
 
+def mcnemar(wins: int, losses: int) -> float:
+    """Return the exact McNemar p-value of the questions that the two predictors score differently."""
+    return min(1.0, 2 * float(binomial_cdf(min(wins, losses), wins + losses, 0.5)))
+
+
+def binomial_cdf(most: NDArray[Any] | int, n: NDArray[Any] | int, chance: float) -> Floats:
+    """Return P(Bin(n, chance) <= most), elementwise; ``most`` may be negative.
+
+    ``scipy.special`` loads in a third of the time that ``scipy.stats`` takes.
+    """
+    from scipy.special import bdtr
+
+    return np.where(np.less(most, 0), 0.0, bdtr(np.maximum(most, 0), n, chance))
+
+
+def p_floor(differing: int) -> float:
+    """Return min(1, 2**(1 - differing)), the smallest p-value for ``differing`` pairs or clusters."""
+    return min(1.0, 2.0 ** (1 - differing))
+
+
 def paired_t(differences: Sequence[float] | Floats) -> float | None:
     """Return the p-value of Student's paired t-test, which reports show beside the randomization test.
 
@@ -155,45 +318,3 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return tuple(adjusted)
-
-
-def p_floor(differing: int) -> float:
-    """Return min(1, 2**(1 - differing)), the smallest p-value for ``differing`` pairs or clusters."""
-    return min(1.0, 2.0 ** (1 - differing))
-
-
-def fragility(
-    a: Mapping[str, float],
-    b: Mapping[str, float],
-    clusters: Mapping[str, str],
-    *,
-    alpha: float = 0.05,
-    seed: int = 0,
-) -> tuple[tuple[str, ...], int]:
-    """Return the smallest set of questions whose relabeling makes a lead lose its significance.
-
-    The set is empty if the difference is not significant with the original labels. The second value is the
-    number of questions that favor the leader. Questions with equal differences are sorted by id.
-
-    Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
-    correct answer. If the gold label is corrected, the question's difference in score changes its sign, so
-    the sum of the differences over all questions falls by twice the question's difference. The labels of the
-    questions that favor the leader most are corrected first, because correcting these labels reduces the sum
-    of the differences most. If clusters have several questions, the computed number of labels is only an
-    upper bound: correcting fewer labels may be enough to change the result.
-
-    The test is a sign-flip test by cluster, without correction for multiple comparisons. For hit rates with
-    one question per cluster, the sign-flip test is the same as the exact McNemar test. If the verdict uses
-    Holm's correction, pass alpha divided by the number of candidates.
-    """
-    ids = sorted(clusters)
-    remaining = np.array([b[each] - a[each] for each in ids])
-    if remaining.sum() < 0:
-        remaining = -remaining
-    favoring = sorted((i for i in range(len(ids)) if remaining[i] > 0), key=lambda i: (-remaining[i], ids[i]))
-    sources = [clusters[each] for each in ids]
-    changed = 0
-    while remaining.sum() > 1e-9 and sign_flip(cluster_sums(remaining, sources), seed=seed).p < alpha:
-        remaining[favoring[changed]] *= -1
-        changed += 1
-    return tuple(ids[i] for i in favoring[:changed]), len(favoring)

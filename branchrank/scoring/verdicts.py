@@ -1,16 +1,17 @@
 """Paired comparisons of predictors, with their verdicts.
 
 1. For each question, subtract the baseline's score from the candidate's score.
-2. Test the differences (:mod:`branchrank.scoring.inversion`). The test is the exact McNemar test if all
+2. Test the differences (:mod:`branchrank.scoring.significance`). The test is the exact McNemar test if all
    scores are 0 or 1 and each cluster has one question, and a sign-flip test by cluster otherwise. Adjust the
    p-values with Holm's correction over all candidates.
 3. Compute the interval of the differences that the test does not reject. A rejected comparison of rank j
    among m has the level 1 - alpha / (m - j + 1), and the others 1 - alpha / (m - R) after R rejections. An
    interval therefore excludes 0 if and only if the adjusted p is below alpha.
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Pages of the corpus without a
-   question are a caution beside this verdict (:mod:`branchrank.scoring.unasked`). The verdict is ``equivalent
-   within delta`` if the whole interval is strictly between -delta and delta, and so is the mean over the
-   corpus if as many pages without a question are lost, by either system, as a chance of alpha / 2 allows.
+   question are a caution beside this verdict (:mod:`branchrank.scoring.intervals`). The verdict is
+   ``equivalent within delta`` if the whole interval is strictly between -delta and delta, and so is the mean
+   over the corpus if as many pages without a question are lost, by either system, as a chance of alpha / 2
+   allows.
    ``too few questions to tell`` means that no outcome on the clusters that differ could be significant, and
    that one on all pages of the corpus could. All other comparisons are ``inconclusive``.
 
@@ -41,7 +42,10 @@ from branchrank.core.records import Record
 from branchrank.scoring import power
 from branchrank.scoring.clustering import (
     LEAST_PAGES,
+    ROUNDING,
+    Floats,
     PageTotals,
+    cluster_sums,
     design_effect,
     effective_pages,
     intraclass_correlation,
@@ -50,11 +54,9 @@ from branchrank.scoring.clustering import (
     working_degrees,
 )
 from branchrank.scoring.comparison import DEFAULTS, CompareOptions, Comparison
-from branchrank.scoring.intervals import LEVEL, Interval, cohens_d, matched_odds
-from branchrank.scoring.inversion import FlipTest
+from branchrank.scoring.intervals import CAUTION, LEVEL, Interval, asked_pages, cohens_d, matched_odds
 from branchrank.scoring.measures import mean
-from branchrank.scoring.significance import ROUNDING, Floats, cluster_sums, holm, mcnemar, p_floor, paired_t
-from branchrank.scoring.unasked import CAUTION, asked_pages
+from branchrank.scoring.significance import FlipTest, holm, mcnemar, p_floor, paired_t
 
 Scores = Mapping[str, float]
 
@@ -338,7 +340,7 @@ def _effects(tested: _Tested, alpha: float) -> dict[str, Any]:
     if not tested.hits:
         return {**found, "d_z": cohens_d(differences)}
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-    return {**found, "p_mcnemar": mcnemar(wins, losses).p, "odds_ratio": matched_odds(wins, losses)}
+    return {**found, "p_mcnemar": mcnemar(wins, losses), "odds_ratio": matched_odds(wins, losses)}
 
 
 def _sizing(pair: _Tested, alpha: float) -> tuple[float | None, int | None]:

@@ -14,9 +14,9 @@ from branchrank.reports.costs import sweeps
 from branchrank.reports.drawing import FONT, HEIGHT, WIDTH, drawings, text_pixels
 from branchrank.reports.line_plots import Swept, losses, risks, sweep
 from branchrank.reports.plots import LINE_PIXELS, differences, frontier, place_labels, rates
+from branchrank.runs.estimates import Standing
 from branchrank.runs.scores import Estimate
 from branchrank.scoring.comparison import Comparison
-from branchrank.scoring.tradeoffs import Standing
 
 
 def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) -> tuple[Comparison, ...]:

@@ -26,10 +26,9 @@ from branchrank.runs.scores import estimate
 from branchrank.runs.words import FEW_PAGES, interval, plural, sentence, verdict_words
 from branchrank.scoring.comparison import CompareOptions, Verdict
 from branchrank.scoring.intervals import mean_interval, repeat_variance
-from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.matching import JudgedHit
 from branchrank.scoring.measures import named_measure
-from branchrank.scoring.significance import holm
+from branchrank.scoring.significance import difference_interval, holm
 from branchrank.search.llm.ledger import ModelPrice, PriceTable
 
 HIT1 = named_measure("strict_hit@1")

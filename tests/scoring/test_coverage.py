@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from branchrank.scoring import significance
+
 SAMPLES = 200
 
 
 @pytest.fixture(scope="module")
-def coverage() -> ModuleType:
+def coverage() -> Iterator[ModuleType]:
     path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
     spec = importlib.util.spec_from_file_location("benchmark_of_coverage", path)
     assert spec is not None
@@ -23,8 +26,9 @@ def coverage() -> ModuleType:
     sys.modules[spec.name] = module
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(str(path.parent))
+        patched.setattr(significance, "EXACT_CLUSTERS", 10)  # as the benchmark sets it, for this module only
         spec.loader.exec_module(module)
-    return module
+        yield module
 
 
 def noise(share: float) -> float:

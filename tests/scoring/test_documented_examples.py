@@ -5,19 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.comparing import against
+from support.comparing import against, sign_flip
 from support.gold import gold, hit, question
 
+from branchrank.runs.estimates import fragility, risk_coverage
 from branchrank.runs.timings import percentile
 from branchrank.scoring import intervals, power, significance
 from branchrank.scoring.comparison import gate
-from branchrank.scoring.inversion import difference_interval
+from branchrank.scoring.intervals import AskedPages
 from branchrank.scoring.matching import judge
 from branchrank.scoring.measures import DEFINITIONS, parse_measure
 from branchrank.scoring.passage_size import passage_size
-from branchrank.scoring.significance import fragility
-from branchrank.scoring.tradeoffs import risk_coverage
-from branchrank.scoring.unasked import AskedPages
+from branchrank.scoring.significance import difference_interval
 
 DOCS = Path(__file__).parents[2] / "docs"
 ASKED = question(gold("guide.md", 40, 52))
@@ -90,10 +89,10 @@ def test_verdicts(n, wins, losses):
 
 
 def test_significance():
-    assert f"p = {significance.mcnemar(12, 6).p:.4f}" in section(
+    assert f"p = {significance.mcnemar(12, 6):.4f}" in section(
         "statistics.md", "Exact McNemar test, for hits"
     )
-    flipped = significance.sign_flip(np.array([2.0, 1, -1, 3, 1])).p
+    flipped = sign_flip(np.array([2.0, 1, -1, 3, 1])).p
     assert f"p = 8/32 = {flipped:g}" in section("statistics.md", "Sign-flip randomization test")
     assert significance.holm([0.01, 0.02, 0.03]) == pytest.approx((0.03, 0.04, 0.04))
     assert "become 0.03, 0.04 and 0.04" in section("statistics.md", "Holm's correction")

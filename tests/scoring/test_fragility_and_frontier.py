@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.comparing import sign_flip
 
+from branchrank.runs.estimates import Standing, cheapest_not_inferior, fragility, frontier
 from branchrank.scoring.comparison import CompareOptions
-from branchrank.scoring.significance import fragility, sign_flip
-from branchrank.scoring.tradeoffs import Standing, cheapest_not_inferior, frontier
 
 
 def scored(values):

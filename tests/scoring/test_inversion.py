@@ -7,22 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from support.comparing import flip_test, sign_flip
 
 from branchrank.scoring.clustering import page_totals
-from branchrank.scoring.inversion import FlipTest, difference_interval
-from branchrank.scoring.significance import mcnemar, sign_flip
+from branchrank.scoring.significance import FlipTest, difference_interval, mcnemar
 
 #: 100 questions on 83 pages, and 154 on 29.
 SYMFONY = [3, 3, *[2] * 13, *[1] * 68]
 SAMPLE = [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1]
 LEVELS = (0.05, 0.05 / 2, 0.05 / 7)
-
-
-def flip_test(sums, sizes, **options):
-    """The test of pages with these sums and sizes; each page's questions share its sum equally."""
-    pages = [str(page) for page, size in enumerate(sizes) for _ in range(size)]
-    values = np.repeat(np.asarray(sums) / sizes, sizes)
-    return FlipTest(page_totals(values, pages)._replace(sums=np.asarray(sums, float)), **options)
 
 
 def typical_bounds(sums, sizes, alpha):
@@ -49,7 +42,7 @@ def test_the_bounds_of_the_sign_flip_are_typical_values(pages, unit, alpha):
 def test_more_singles_than_can_be_added_one_by_one_have_mcnemars_p():
     found = flip_test([1] * 1_060 + [-1] * 940 + [0] * 3_000, [1] * 5_000)
     assert found.test == "sign-flip, exact"
-    assert found.p == pytest.approx(mcnemar(1_060, 940).p, rel=1e-9)
+    assert found.p == pytest.approx(mcnemar(1_060, 940), rel=1e-9)
 
 
 def test_drawn_halves_give_the_exact_bounds_and_p_within_their_error():

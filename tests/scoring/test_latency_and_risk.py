@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from branchrank.runs.estimates import risk_coverage
 from branchrank.runs.timings import percentile
-from branchrank.scoring.tradeoffs import risk_coverage
 
 
 @pytest.mark.parametrize(

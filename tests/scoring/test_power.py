@@ -52,7 +52,7 @@ def test_power_matches_brute_force(n, disagreement, difference):
         outcomes.pmf([wins, losses, n - wins - losses])
         for wins in range(n + 1)
         for losses in range(n + 1 - wins)
-        if mcnemar(wins, losses).p <= 0.05
+        if mcnemar(wins, losses) <= 0.05
     )
     assert hit_power(n, disagreement, difference) == pytest.approx(expected, abs=1e-9)
 

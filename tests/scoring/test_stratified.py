@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.comparing import sign_flip
 
 from branchrank.scoring.comparison import CompareOptions
 from branchrank.scoring.intervals import Interval
-from branchrank.scoring.significance import sign_flip
 from branchrank.scoring.verdicts import Stratum, compare_strata, macro_interval
 
 SAMPLES = 400

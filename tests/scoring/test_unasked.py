@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from branchrank.scoring.clustering import page_totals
-from branchrank.scoring.unasked import AskedPages, asked_pages, most_lost
+from branchrank.scoring.intervals import AskedPages, asked_pages, most_lost
 
 
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.1, 0.025]))

@@ -29,9 +29,9 @@ def lighten() -> None:
     schemas: Any = sys.modules.get("altair.utils.schemapi")
     if schemas:
         schemas.DEBUG_MODE, schemas.SchemaLike = False, _SchemaLike
-    inversion: Any = sys.modules.get("branchrank.scoring.inversion")
-    if inversion and not hasattr(inversion.FlipTest.interval, "original"):
-        inversion.FlipTest.interval = _remembered(inversion.FlipTest.interval)
+    tests: Any = sys.modules.get("branchrank.scoring.significance")
+    if tests and not hasattr(tests.FlipTest.interval, "original"):
+        tests.FlipTest.interval = _remembered(tests.FlipTest.interval)
 
 
 _version = cache(importlib.metadata.version)

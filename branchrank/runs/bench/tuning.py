@@ -50,8 +50,8 @@ from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores
 from branchrank.runs.slices import gold_facts
 from branchrank.scoring.intervals import Interval
-from branchrank.scoring.inversion import difference_interval
 from branchrank.scoring.measures import mean
+from branchrank.scoring.significance import difference_interval
 
 #: Tuned setting -> its field in the system, and the factors by which the system's value is multiplied.
 WEIGHTS = {
