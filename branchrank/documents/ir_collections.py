@@ -19,16 +19,15 @@ dataset is called ``ir:ID``, where ``ID`` is the id of the dataset in ir-dataset
    BEIR folder.
 2. All relevance judgments of a dataset are written as the split ``test``, because the id of a dataset already
    selects one subset, such as ``beir/scifact/test``.
-3. While a dataset is read, ir-datasets can download files only if the caller allows downloads.
+3. A dataset without such a folder is read, and downloaded if necessary, only if the caller allows it.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -185,8 +184,8 @@ def dataset_folder(
     """Return the BEIR folder below ``home`` for the dataset ``ir:ID``, and create the folder if necessary.
 
     ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` for an unknown
-    id, and for a dataset without documents, queries or judgments. If ``download`` is false,
-    :class:`CorpusError` is also raised for a dataset that is not on this machine. Raises
+    id, for a dataset without documents, queries or judgments and, if ``download`` is false, for one without
+    such a folder. Raises
     :class:`~branchrank.core.errors.MissingDependencyError` if ir-datasets is not installed.
     """
     identifier = name.removeprefix(PREFIX)
@@ -194,12 +193,16 @@ def dataset_folder(
     if (target / CORPUS).is_file():
         return target
     dataset = _dataset(identifier)
+    if not download:
+        raise CorpusError(
+            f"the dataset {identifier!r} has not been downloaded yet",
+            remedy=f"download it: branchrank corpus add {PREFIX}{identifier}",
+        )
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".ir-") as temporary:
             fresh = Path(temporary, "dataset")
-            with _downloads(identifier, allowed=download):
-                _write(dataset, identifier, fresh, progress)
+            _write(dataset, identifier, fresh, progress)
             fresh.rename(target)
     return target
 
@@ -257,36 +260,3 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
             title, text = "", each.default_text()
         yield {"_id": each.doc_id, "title": title, "text": text}
         progress("read", number, number)
-
-
-class _Refused(BaseException):
-    """Raised to block a download.
-
-    ``_Refused`` does not derive from ``Exception``, because ir-datasets would catch an ``Exception`` and try
-    the next mirror.
-    """
-
-
-@contextmanager
-def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
-    """Raise :class:`CorpusError` if ir-datasets tries to download a file, unless ``allowed`` is true."""
-    from ir_datasets.util import download
-
-    def refuse(_download: object) -> NoReturn:
-        raise _Refused
-
-    kinds = (download.RequestsDownload, download.GoogleDriveDownload, download.GoogleCloudBucketStream)
-    streams = {kind: kind.stream for kind in kinds}
-    try:
-        if not allowed:
-            for kind in kinds:
-                kind.stream = refuse
-        yield
-    except _Refused:
-        raise CorpusError(
-            f"the dataset {identifier!r} has not been downloaded yet",
-            remedy=f"download it: branchrank corpus add {PREFIX}{identifier}",
-        ) from None
-    finally:
-        for kind, stream in streams.items():
-            kind.stream = stream

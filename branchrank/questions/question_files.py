@@ -32,7 +32,7 @@ class _ExcludedSpan(Record, frozen=True, kw_only=True):
 
 
 class _Line(Record, frozen=True, kw_only=True):
-    """The keys that BranchRank uses in a line of a question file."""
+    """The keys that BranchRank uses in a line of a question file, in the order in which they are written."""
 
     id: str | None = None
     question: str
@@ -56,7 +56,8 @@ class _Line(Record, frozen=True, kw_only=True):
 
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
-_KNOWN = frozenset(_Line.__struct_fields__)
+#: The keys with their default values.
+_KNOWN = dict(zip(_Line.__struct_fields__, _Line.__struct_defaults__, strict=True))
 #: The suggested fix when a command with the ``--questions`` flag can't read the question file.
 GIVE_QUESTIONS = Remedy("give a question file with {}", "--questions")
 
@@ -216,29 +217,18 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 
 def question_line(question: Question) -> dict[str, Any]:
     """Return the JSON object for a question's line, omitting keys that have their default value."""
-    line: dict[str, Any] = {"id": question.id, "question": question.question}
-    gold = msgspec.to_builtins(question.gold)
-    own = list(gold[: question.listed])
-    line.update(own[0] if own else {})
-    for name in ("kind", "difficulty", "required_entity", "section_title"):
-        if getattr(question, name):
-            line[name] = getattr(question, name)
-    if len(own) > 1:
-        line["alternates"] = own[1:]
-    if question.needs:
-        line["needs"] = [[gold[number] for number in group] for group in question.needs]
-    if not question.answerable:
-        line["answerable"] = False
-    if question.gold_level != "span":
-        line["gold_level"] = question.gold_level
-    if question.excluded_spans:
-        line["excluded_spans"] = [
-            {"source_file": span.source, "line_start": span.line_start, "line_end": span.line_end}
-            for span in question.excluded_spans
-        ]
-    if question.source_aliases:
-        line["source_aliases"] = list(question.source_aliases)
-    return {**line, **question.extra}
+    own = list(question.gold[: question.listed])
+    given = msgspec.structs.asdict(question) | (msgspec.structs.asdict(own[0]) if own else {})
+    given["alternates"] = own[1:]
+    given["needs"] = [[question.gold[number] for number in group] for group in question.needs]
+    given["excluded_spans"] = [
+        {"source_file": span.source, "line_start": span.line_start, "line_end": span.line_end}
+        for span in question.excluded_spans
+    ]
+    given["source_aliases"] = list(question.source_aliases)
+    line = {name: given.get(name, default) for name, default in _KNOWN.items()}
+    written = {name: value for name, value in line.items() if value not in (_KNOWN[name], "", [])}
+    return {**msgspec.to_builtins(written), **question.extra}
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> str:
@@ -308,24 +298,16 @@ def content_digest(path: Path) -> str:
     return digest_bytes(path.read_bytes() if path.exists() else b"")
 
 
-def replace_question(path: Path, question: Question, digest: str) -> None:
-    """Replace a question's line in a question file.
+def replace_question(path: Path, question_id: str, digest: str, *questions: Question) -> None:
+    """Replace a question's line in a question file by the lines of other questions, or remove it.
 
     All other lines keep their text, and the file becomes UTF-8 without a byte order mark. Raises
     :class:`ChangedFileError` if ``digest`` is not the file's digest (:func:`content_digest`).
     """
     with only_writer_of(path):
         lines = _lines(path, digest)
-        own = [bool(line.strip()) and _question(line).id == question.id for line in lines]
-        _put(path, lines, own.index(True), question)
-
-
-def remove_question(path: Path, question_id: str, digest: str) -> None:
-    """Remove a question's line from a question file, as :func:`replace_question` replaces one."""
-    with only_writer_of(path):
-        lines = _lines(path, digest)
-        kept = [line for line in lines if not line.strip() or _question(line).id != question_id]
-        write_text(path, "".join(f"{line}\n" for line in kept))
+        own = [bool(line.strip()) and _question(line).id == question_id for line in lines]
+        _put(path, lines, own.index(True), *questions)
 
 
 def _lines(path: Path, digest: str | None) -> list[str]:
@@ -350,24 +332,17 @@ def hashed(question: Question) -> Question:
 
     The result can be published even if the text of the documents can't.
     """
-    return msgspec.structs.replace(
-        question,
-        question=_hash(question.question),
-        section_title=_hash(question.section_title) if question.section_title else None,
-        required_entity=_hash(question.required_entity) if question.required_entity else None,
-        gold=tuple(
-            msgspec.structs.replace(item, answer_quote=_hash(item.answer_quote))
-            if item.answer_quote
-            else item
-            for item in question.gold
-        ),
-    )
+    texts = {
+        name: _hash(getattr(question, name)) for name in ("question", "section_title", "required_entity")
+    }
+    gold = (msgspec.structs.replace(item, answer_quote=_hash(item.answer_quote)) for item in question.gold)
+    return msgspec.structs.replace(question, gold=tuple(gold), **texts)
 
 
-def _hash(text: str) -> str:
-    if text.startswith(HASHED):
+def _hash(text: str | None) -> str | None:
+    if not text or text.startswith(HASHED):
         return text
-    return HASHED + hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return HASHED + digest_bytes(text.encode())
 
 
 def questions_digest(questions: Sequence[Question]) -> str:

@@ -25,7 +25,7 @@ from branchrank.documents.loading import digest_now, discover, read_documents
 from branchrank.documents.reading import document_lines
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.labels import as_unanswerable
-from branchrank.questions.question_files import load_questions, remove_question, replace_question
+from branchrank.questions.question_files import load_questions, replace_question
 from branchrank.runs.directory import RunRecord
 
 #: The number of questions that the page shows at once.
@@ -213,13 +213,14 @@ class WorkspaceQuestionFile:
         if question is None:
             raise UsageError(f"{self.path} has no question {given.question!r}")
         if given.change == "delete":
-            remove_question(self.path, question.id, given.version)
+            replace_question(self.path, question.id, given.version)
         elif given.change == "unanswerable":
-            replace_question(self.path, as_unanswerable(question), given.version)
+            replace_question(self.path, question.id, given.version, as_unanswerable(question))
         else:
             others = [each for each in known.values() if each is not question]
             text = self.new_text(given.text, others)
-            replace_question(self.path, msgspec.structs.replace(question, question=text), given.version)
+            changed = msgspec.structs.replace(question, question=text)
+            replace_question(self.path, question.id, given.version, changed)
         return {"file": safe(str(self.path))}
 
     def new_text(self, text: str, others: Iterable[Question]) -> str:

@@ -209,7 +209,7 @@ class LabelDesk:
             question, span, given.label, self._documents, annotator=self._annotator, answer=answer
         )
         if given.question:
-            replace_question(self.file.path, labeled, given.version)
+            replace_question(self.file.path, labeled.id, given.version, labeled)
         else:
             labeled = new_question(labeled, self._documents)
             labeled = append_question(self.file.path, labeled, given.version)
