@@ -50,7 +50,6 @@ def test_trec_files_are_read_in_each_encoding(tmp_path: Path, encoding: str, lin
     assert scored.by_query == {"RR": {"q1": 1.0, "café": 1.0}}
     [swapped] = score_trec([run], save(tmp_path / "q", QRELS, "utf-8"), ["RR"])
     assert swapped.by_query == scored.by_query
-    assert invoke("score-trec", run, qrels, "-m", "RR").stdout.split()[-1] == "1.0000"  # swapped arguments
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

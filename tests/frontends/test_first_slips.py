@@ -80,18 +80,10 @@ def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: P
     run, qrels = tmp_path / "bm25.run", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 2.5 bm25\n")
     qrels.write_text("q1 0 a 1\n")
-    done = invoke("compare-trec", run, qrels)
-    assert done.exit_code == 3
-    assert "compare-trec QRELS RUN" in done.stderr
-    told, swapped = invoke("score-trec", qrels, run), invoke("score-trec", run, qrels)
-    assert (told.exit_code, told.stderr) == (0, "")
-    assert (swapped.exit_code, swapped.stdout) == (0, told.stdout)
-    assert swapped.stderr.endswith(f": branchrank score-trec {qrels} {run}\n")
-    reading, writing = os.pipe()
-    os.write(writing, qrels.read_bytes())
-    os.close(writing)
-    with os.fdopen(reading):
-        assert invoke("score-trec", f"/dev/fd/{reading}", run).stdout == told.stdout
+    for command in ("compare-trec", "score-trec"):
+        done = invoke(command, run, qrels)
+        assert done.exit_code == 3
+        assert "-trec QRELS RUN" in done.stderr
 
 
 @pytest.mark.parametrize("key", ["kindd", "kin", "knid", "Sourcefile", "answer_line_strat", "questoin"])

@@ -6,16 +6,12 @@ The commands are ``list``, ``show``, ``explain``, ``verify``, ``report``, ``expo
 
 from __future__ import annotations
 
-import contextlib
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 import branchrank
-from branchrank.core.errors import InputError
-from branchrank.core.io.text_files import text_lines
 from branchrank.core.records import SEED
 from branchrank.frontends.cli.options import (
     ACCESS,
@@ -206,9 +202,6 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
 @switch("--by-query", "Also print the value of each measure for each query.")
 def score_trec(qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS (TREC run files from any program) with QRELS, and print means over the judged queries."""
-    if _is_run(qrels) and not _is_run(runs[-1]):
-        qrels, runs = runs[-1], (qrels, *runs[:-1])
-        say(f"the qrels come first: branchrank score-trec {qrels} {' '.join(map(str, runs))}")
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
@@ -224,13 +217,6 @@ def score_trec(qrels: Path, runs: tuple[Path, ...], names: tuple[str, ...], by_q
                 for query, value in scored.by_query[measure].items():
                     click.echo(f"{path}\t{safe(query)}\t{measure}\t{value:.4f}")
             click.echo(f"{path}\tall\t{measure}\t{mean:.4f}")
-
-
-def _is_run(path: Path) -> bool:
-    """Return whether the first line of a file has the columns of a TREC run. A pipe can only be read once."""
-    with contextlib.suppress(OSError, InputError):
-        return path.is_file() and any(len(line.split()) == 6 for _, line in islice(text_lines(path), 1))
-    return False
 
 
 @click.command("compare-trec", cls=Command)

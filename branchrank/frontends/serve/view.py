@@ -139,10 +139,6 @@ class View:
         """Return one question with its answers and the text of its passages."""
         return self.questions.opened(_run_keys(request), request.query_params.get("id", ""))
 
-    def document_json(self, request: Request) -> object:
-        """Return the lines of a document of the workspace."""
-        return self.documents.shown(request.query_params.get("source", ""))
-
     def comparison_json(self, request: Request) -> object:
         """Return the comparison of two runs as text, and a table with a row per system."""
         run, against = map(self.runs.directory, _run_keys(request, 2))
@@ -152,10 +148,6 @@ class View:
         """Return the names of the workspace's documents, and the newest run of its questions."""
         return {"sources": self.documents.sources, "newest": self.labels.newest()}
 
-    def places_json(self, request: Request) -> object:
-        """Return the documents and sections whose name or heading contains the words."""
-        return self.documents.places(request.query_params.get("words", ""))
-
     def report(self, request: Request) -> Response:
         """Return the report in a run's folder, whose scripts reach neither the page nor another host."""
         name, directory = request.path_params["name"], self.runs.directory(_run_keys(request)[0])
@@ -164,10 +156,6 @@ class View:
         except OSError:
             raise Refusal(404, "no_file", "the run has no such report") from None
         return Response(content, headers=_REPORT_HEADERS, media_type=REPORTS[name])
-
-    def label_json(self, request: Request) -> object:
-        """Return a question to label, with its passages."""
-        return self.labels.page(*(request.query_params.get(name, "") for name in ("run", "question")))
 
 
 def _run_keys(request: Request, least: int = 1) -> list[str]:
@@ -193,11 +181,11 @@ def view_application(view: View, access: Access) -> Guard:
         Route("/api/runs", _answer(view.runs_json)),
         Route("/api/questions", _answer(view.questions_json)),
         Route("/api/question", _answer(view.question_json)),
-        Route("/api/document", _answer(view.document_json)),
+        Route("/api/document", _answer(view.documents.shown, "source")),
         Route("/api/compare", _answer(view.comparison_json)),
         Route("/api/documents", _answer(view.documents_json)),
-        Route("/api/places", _answer(view.places_json)),
-        Route("/api/label", _answer(view.label_json)),
+        Route("/api/places", _answer(view.documents.places, "words")),
+        Route("/api/label", _answer(view.labels.page, "run", "question")),
         Route("/api/labels", _writing(GivenLabel, view.labels.add, access), methods=["POST"]),
         Route("/api/edits", _writing(GivenEdit, view.labels.file.edit, access), methods=["POST"]),
     ]
@@ -206,9 +194,14 @@ def view_application(view: View, access: Access) -> Guard:
     return Guard(app, msgspec.structs.replace(access, token=""), flags=False)
 
 
-def _answer(make: Callable[[Request], object]) -> Callable[[Request], Response]:
-    """Return the endpoint that responds with what ``make`` returns, as JSON."""
-    return lambda request: _json(lambda: make(request))
+def _answer(make: Callable[..., object], *names: str) -> Callable[[Request], Response]:
+    """Return the endpoint that responds, as JSON, with what ``make`` returns.
+
+    ``make`` gets the parameters with these ``names``, or the request if there are none.
+    """
+    return lambda request: _json(
+        lambda: make(*(request.query_params.get(name, "") for name in names) if names else (request,))
+    )
 
 
 def _writing(
