@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Self, get_args
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, QuestionError, Remedy, UsageError
+from branchrank.core.errors import (
+    ArtifactError,
+    QuestionError,
+    Remedy,
+    UsageError,
+    at_least_one,
+    check_choice,
+)
 from branchrank.core.io import Closing
 from branchrank.core.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.core.records import AgentAnswer, Hit, Retrieval
@@ -27,7 +34,6 @@ from branchrank.core.settings import (
     GrepSettings,
     Resolved,
     RetrievalSettings,
-    arguments,
 )
 from branchrank.core.spec import AGENT, LLMEndpoint, System
 from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
@@ -149,7 +155,7 @@ class Workspace(Closing):
 
         Raises :class:`~branchrank.core.errors.UsageError` for an invalid setting.
         """
-        folder = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=settings, notify=notify)
+        folder = WorkspaceFolder.open(Path(data_dir), flags=settings, notify=notify)
         return cls(folder, rebuild=rebuild, progress=progress)
 
     @classmethod
@@ -187,9 +193,9 @@ class Workspace(Closing):
         5
         """
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=kept, notify=notify)
+        opened = WorkspaceFolder.open(Path(data_dir), flags=kept, notify=notify)
         inputs = CorpusInputs(
-            corpus=corpus if corpus is None or isinstance(corpus, str) else arguments.path("corpus", corpus),
+            corpus=corpus if corpus is None or isinstance(corpus, str) else Path(corpus),
             exclude=None if exclude is None else tuple(exclude),
             code=code,
             chunks=None if chunks is None else Path(chunks),
@@ -320,7 +326,7 @@ class Workspace(Closing):
 
         given = {
             "benchmark.primary": primary,
-            "benchmark.measures": ",".join(arguments.texts("measures", measures, "nDCG@10")),
+            "benchmark.measures": measures if isinstance(measures, str) else ",".join(measures),
             "benchmark.baseline": baseline if isinstance(baseline, str) else tuple(baseline),
             "benchmark.sample_size": sample_size,
             "benchmark.sample_seed": seed,
@@ -336,12 +342,12 @@ class Workspace(Closing):
             data_dir=self.data_dir,
             settings=folder.settings,
             config=folder.content,
-            questions=None if questions is None else arguments.path("questions", questions),
-            reports=arguments.path("reports", reports),
+            questions=None if questions is None else Path(questions),
+            reports=Path(reports),
             experiment=experiment,
             name=name,
             split=split,
-            filters=arguments.texts("filters", filters, "file_path=guide/*"),
+            filters=(filters,) if isinstance(filters, str) else tuple(filters),
         )
         options = BenchmarkOptions(fresh=fresh, notify=folder.notify, progress=progress)
         return run_plan(plan_from_names(predictors, asked), options, Run)
@@ -371,7 +377,7 @@ class Workspace(Closing):
         from branchrank.index.stores.vectors import squared_distance
         from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
-        path = self._folder.questions_path if questions is None else arguments.path("questions", questions)
+        path = self._folder.questions_path if questions is None else Path(questions)
         asked = [each.question for each in load_questions(path, remedy=GIVE_QUESTIONS) if each.answerable]
         if not asked:
             raise QuestionError(
@@ -472,7 +478,7 @@ class Workspace(Closing):
         if isinstance(name, System):
             system = name
         else:
-            (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
+            (system,) = builtin_systems((name,), self.settings)
         if found := problems(system):
             raise UsageError("\n".join(found), remedy="correct these fields of the system")
         check_embedder(system, self._folder.index_settings.embedder)
@@ -483,7 +489,7 @@ class Workspace(Closing):
 
         Raises :class:`~branchrank.core.errors.UsageError` for an unknown name.
         """
-        return predictor_names(arguments.texts("names", names, "local"), self.settings)
+        return predictor_names((names,) if isinstance(names, str) else tuple(names), self.settings)
 
     def default_predictors(self, *others: str) -> tuple[str, ...]:
         """Return the name of the system in ``branchrank.toml``, if it has one, and then the other names."""
@@ -526,9 +532,7 @@ class Workspace(Closing):
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
         """Return the hits of :meth:`search`, the trace, the stage times, the LLM calls and the notices."""
-        arguments.text("query", query)
-        arguments.text("keywords", keywords, "max_retries")
-        k = arguments.count("k", k)
+        k = at_least_one("k", k)
         chosen = self.system(system)
         conditions = read_filters(filters)
         if chosen.rescore.method == "maxsim" and self.index.token_vectors is None and not self._advised:
@@ -566,7 +570,7 @@ class Workspace(Closing):
         >>> answer.answered, answer.citations[0].source
         (True, 'guide/cleaning.md')
         """
-        k = arguments.count("k", k)
+        k = at_least_one("k", k)
         chosen = self.system(system)
         if not chosen.has_agent:
             raise UsageError(
@@ -579,7 +583,7 @@ class Workspace(Closing):
             for branch in chosen.branches
         )
         chosen = msgspec.structs.replace(chosen, branches=tuple(branches))
-        asked = Query(text=arguments.text("question", question), filters=read_filters(filters))
+        asked = Query(text=question, filters=read_filters(filters))
         found = self.engine.retrieve(chosen, asked, k, notify)
         assert found.agent is not None
         return AgentAnswer(
@@ -608,10 +612,10 @@ class Workspace(Closing):
         :meth:`search`. Raises :class:`~branchrank.core.errors.UsageError` if the mode needs embeddings, but
         the index has none, or the model in ``[embedding]`` is another one.
         """
-        arguments.one_of("mode", mode, get_args(Mode))
+        check_choice("mode", mode, get_args(Mode))
         k = self.settings.part(RetrievalSettings).final_limit
         if limit is not None:
-            k = arguments.count("limit", limit)
+            k = at_least_one("limit", limit)
         return self.search(query, document_search(self.settings, mode), k, filters=filters)
 
     def locate(self, text: str, source: str | None = None) -> Anchor | None:
@@ -625,7 +629,6 @@ class Workspace(Closing):
         """
         from branchrank.documents.locating import Locator
 
-        arguments.text("text", text)
         with self._lock:
             if self._locator is None:
                 least = self.settings.part(AnchoringSettings).min_similarity

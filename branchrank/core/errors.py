@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import copyreg
 import difflib
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, SupportsIndex, TypeAlias
 
 
 class Remedy(NamedTuple):
@@ -257,3 +258,18 @@ def or_else(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"
+
+
+def at_least_one(name: str, value: SupportsIndex, example: int = 5) -> int:
+    """Return a number as an ``int``. Raises :class:`UsageError` if it is below 1."""
+    number = operator.index(value)
+    if number < 1:
+        raise UsageError(f"{name} = {number}; at least 1", remedy=f"{name}={example}")
+    return number
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise :class:`UsageError` if a value is not one of ``choices``."""
+    if value not in choices:
+        near = or_else(str(value), choices)
+        raise UsageError(f"{name} = {value!r}{near}", remedy=f'{name}="{choices[0]}"')

@@ -164,9 +164,11 @@ def measure_similarities(
         queries = [cached_query(embedder, cache, probe) for probe in probes]
     cosines = spread([exact.scores(query, drawn) for query in queries], COSINE_SCALE)
     distances = (squared_distance(cosines.convert(best, COSINE_SCALE)) for best in nearest(exact, queries))
-    distance = distance_calibration(distances)
-    own = squared_distance(COSINE_SCALE.convert(1 - distance.threshold / 2, cosines))
-    measured = MeasuredCosines(distance=replace(distance, threshold=round(own, 6)), cosines=cosines)
+    found = calibrate(distances)
+    threshold = max(DISTANCE_THRESHOLD, found.suggested)
+    own = squared_distance(COSINE_SCALE.convert(1 - threshold / 2, cosines))
+    distance = DistanceCalibration(probes=len(found.best), losing=found.losing, threshold=round(own, 6))
+    measured = MeasuredCosines(distance=distance, cosines=cosines)
     if not gives_tokens(embedder):
         return measured
     model, (path, precision) = token_embedder(embedder, workspace.index_settings.embedder), tokens
@@ -289,13 +291,3 @@ def probe_queries(nodes: Iterable[Node]) -> list[str]:
     titles = {node.title.strip() or node.id for node in nodes if node.line_start is not None}
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
-
-
-def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
-    """Return the calibration of a build, from the distances of the probe queries on the scale of cosines."""
-    found = calibrate(distances)
-    return DistanceCalibration(
-        probes=len(found.best),
-        losing=found.losing,
-        threshold=max(DISTANCE_THRESHOLD, found.suggested),
-    )

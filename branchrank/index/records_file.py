@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -64,9 +64,8 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         #: Arrays with each record's source (a row of :attr:`sources`, or -1), first line and last line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: Cached records by row and by id. An ``lru_cache`` would prevent the mapped files from being freed.
+        #: Cached records by row. An ``lru_cache`` would prevent the mapped files from being freed.
         self._kept: Kept[int, R] = Kept(_KEPT)
-        self._known: Kept[str, R] = Kept(_KEPT)
 
     @property
     def ties(self) -> NDArray[np.int32]:
@@ -108,10 +107,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=REBUILD) from None
 
     def __getitem__(self, key: str) -> R:
-        record = self._known.get(key)
-        if record is None:
-            record = self._known.keep(key, self.at(self.ids.row(key)))
-        return record
+        return self.at(self.ids.row(key))
 
     def __contains__(self, key: object) -> bool:
         return key in self.ids
@@ -121,10 +117,6 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
-
-    def values(self) -> ValuesView[R]:
-        """Return all records, which are decoded one by one and not cached."""
-        return _Records(self)
 
     def stream(self) -> Iterator[R]:
         """Yield all records, without caching them, and then free the memory of the pages that were read."""
@@ -165,15 +157,6 @@ def open_tree(nodes: RecordsFile[Node]) -> Tree:
     except (KeyError, ValueError) as error:
         raise ArtifactError(f"cannot read the tree of {nodes.path}: {error}", remedy=REBUILD) from error
     return Tree.opened(nodes, links)
-
-
-class _Records(ValuesView[R]):
-    """A view of the records, in file order."""
-
-    _mapping: RecordsFile[R]
-
-    def __iter__(self) -> Iterator[R]:
-        return self._mapping.stream()
 
 
 class RecordLines(NamedTuple):

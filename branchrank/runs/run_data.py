@@ -20,7 +20,7 @@ import msgspec
 from branchrank.core.errors import QuestionError, RunError, UsageError, suggestion
 from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import LLMCall, Question
-from branchrank.core.settings import BenchmarkSettings, arguments
+from branchrank.core.settings import BenchmarkSettings
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
@@ -77,7 +77,7 @@ class RunData:
         :class:`~branchrank.core.errors.RunError` if the run is missing, unfinished, damaged or from another
         version of BranchRank.
         """
-        directory = arguments.path("directory", directory)
+        directory = Path(directory)
         record = read_run(directory)
         check_files(directory)
         rows = read_rows(directory / record.rows_file, row)

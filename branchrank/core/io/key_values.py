@@ -64,7 +64,7 @@ _TLS_OPTIONS = ("ssl_cert_reqs", "ssl_ca_certs")
 
 
 class FileLayout(NamedTuple):
-    """The table, the application id and the version of one kind of SQLite file.
+    """The table and the application id of one kind of SQLite file.
 
     ``what`` is a plural noun for the stored data, for use in messages. ``schema`` is the SQL statement that
     creates the table, and ``insert`` the statement that stores a row. If ``durable`` is true, the whole file
@@ -75,7 +75,6 @@ class FileLayout(NamedTuple):
     schema: str
     insert: str
     application_id: int
-    version: int = 1
     durable: bool = False
 
 
@@ -173,28 +172,23 @@ class Database:
         run("BEGIN" if self._readonly else "BEGIN IMMEDIATE")
         with self._connection:
             found = self._found()
-            if found == (0, 0, []) and not self._readonly:
+            if found == (0, []) and not self._readonly:
                 run(layout.schema)
                 run(f"PRAGMA application_id = {layout.application_id}")
-                run(f"PRAGMA user_version = {layout.version}")
                 found = self._found()
-        application_id, version, schema = found
-        if application_id != layout.application_id or schema != [(layout.schema,)]:
+        if found != (layout.application_id, [(layout.schema,)]):
             raise ForeignFileError(f"it does not contain {layout.what}")
-        if version != layout.version:
-            raise ForeignFileError(f"it has version {version}, not {layout.version}")
         if layout.durable and run("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise ForeignFileError("it is damaged")
         if not self._readonly:
             run("PRAGMA journal_mode = WAL")
             run(f"PRAGMA synchronous = {'FULL' if layout.durable else 'NORMAL'}")
 
-    def _found(self) -> tuple[int, int, list[tuple[str]]]:
-        """Return the file's application id, version and schema."""
+    def _found(self) -> tuple[int, list[tuple[str]]]:
+        """Return the file's application id and schema."""
         run = self._connection.execute
         return (
             run("PRAGMA application_id").fetchone()[0],
-            run("PRAGMA user_version").fetchone()[0],
             run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall(),
         )
 

@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from branchrank.core.errors import ModelError, Remedy, UsageError, WorkerError, suggestion
-from branchrank.core.io.progress import Notify
+from branchrank.core.errors import Remedy, UsageError, WorkerError, suggestion
+from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.registry import Registry
 from branchrank.core.settings import IndexSettings
 from branchrank.index.embedders.protocol import (
@@ -85,7 +85,6 @@ def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentit
     if settings.embedder == NONE:
         return fake.NoEmbedder()
     if route == "fake":
-        check_name(settings.embedder)
         return fake.FakeEmbedder(int(model)) if model else fake.FakeEmbedder()
     if on_server(settings.embedder):
         from branchrank.index.embedders.endpoint_embedder import OllamaEmbedder, OpenAIEmbedder
@@ -94,12 +93,7 @@ def _open(settings: IndexSettings, notify: Notify | None, built: EmbedderIdentit
         return server(model, settings, built)
     if route in EMBEDDERS.installed:
         return _open_installed(route, model, notify)
-    try:
-        return _open_named(settings, notify or (lambda line: None))
-    except ModelError as error:
-        if meant := _meant(settings.embedder):
-            raise ModelError(f"{error.message}; {meant}", remedy=error.remedies) from error
-        raise
+    return _open_named(settings, notify or no_notice)
 
 
 def check_name(embedder: str) -> None:

@@ -12,7 +12,6 @@ from branchrank.core.errors import UsageError, or_else
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import AgentLog, LLMCall, Record, Scored, Span, StageTrace
-from branchrank.core.settings import arguments
 from branchrank.core.spec import System, Unit
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
     >>> [each.pattern for each in read_filters(["file_path=guide/*", "source=*.md"])]
     ['guide/*', '*.md']
     """
-    return tuple(_read(text) for text in arguments.texts("filters", texts, "file_path=guide/*"))
+    return tuple(map(_read, (texts,) if isinstance(texts, str) else texts))
 
 
 def _read(text: str) -> Filter:

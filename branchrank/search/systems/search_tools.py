@@ -27,8 +27,9 @@ from typing import Literal, get_args
 
 import msgspec
 
+from branchrank.core.errors import at_least_one, check_choice
 from branchrank.core.records import Hit, Record, Retrieval, Span
-from branchrank.core.settings import GrepSettings, arguments
+from branchrank.core.settings import GrepSettings
 from branchrank.core.spec import Branch, Fuse, System, Unit
 from branchrank.search.files.grep_search import Ranking, marked_lines
 from branchrank.search.files.read_file import FileReader, FileRefused
@@ -199,7 +200,7 @@ class SearchTools:
         Raises :class:`~branchrank.search.files.read_file.FileRefused` if the file is not allowed or can't be
         read.
         """
-        return self._reader.text(str(arguments.path("path", path)))
+        return self._reader.text(path)
 
     def read_file(self, path: str, line_start: int = 1, lines: int | None = None) -> str:
         """Return ``lines`` lines of an indexed file, or an error message with a code and the reason.
@@ -250,13 +251,13 @@ class SearchTools:
 
         Excluded lines are empty, even without a line break.
         """
-        arguments.count("line_start", line_start)
-        source, text = self._reader.read(str(arguments.path("path", path)))
+        at_least_one("line_start", line_start)
+        source, text = self._reader.read(path)
         every = [*io.StringIO(text, newline="\n")]
         if line_start > max(1, len(every)):
             number = f"{source!r} has {len(every)} lines, but line_start={line_start}"
             raise FileRefused("NO_SUCH_LINE", number)
-        end = None if lines is None else line_start - 1 + arguments.count("lines", lines)
+        end = None if lines is None else line_start - 1 + at_least_one("lines", lines)
         for span in self._within.excluded:
             if span.source == source:
                 excluded = slice(span.line_start - 1, span.line_end)
@@ -266,9 +267,7 @@ class SearchTools:
     def _retrieve(
         self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
     ) -> Retrieval:
-        arguments.text("query", query)
-        arguments.text("exact_keywords", keywords, "max_retries")
-        limit = arguments.count("limit", limit, TOP)
+        limit = at_least_one("limit", limit, TOP)
         text = query if query.strip() else keywords
         own = (*self._within.filters, *read_filters(filters))
         asked = Query(text=text, keywords=keywords, filters=own, excluded=self._within.excluded)
@@ -343,7 +342,7 @@ def _with_ranking(system: System, ranking: Ranking | None) -> System:
     """
     if ranking is None:
         return system
-    arguments.one_of("ranking", ranking, get_args(Ranking))
+    check_choice("ranking", ranking, get_args(Ranking))
     branches = tuple(
         msgspec.structs.replace(branch, options={**branch.options, "ranking": ranking})
         if branch.kind == "grep"

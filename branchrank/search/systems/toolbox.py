@@ -15,9 +15,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import Meta
 
-from branchrank.core.errors import InputError, UsageError
+from branchrank.core.errors import InputError, UsageError, check_choice
 from branchrank.core.records import LineNumber, Record, Span
-from branchrank.core.settings import arguments as checks
 from branchrank.search.files.grep_search import Ranking
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.llm.request import Tool
@@ -172,7 +171,7 @@ class Toolbox:
     ) -> None:
         """Offer the tools in ``names`` and ``answer``, with up to ``answer_bytes`` of text per answer."""
         for name in names:
-            checks.one_of("tools", name, [*TOOLS])
+            check_choice("tools", name, [*TOOLS])
         self._tools = tools.limited(answer_bytes)
         self._kinds = {name: kind for name, kind in TOOLS.items() if name in names}
         kinds: dict[str, type[msgspec.Struct]] = {**self._kinds, ANSWER: AnswerArguments}
