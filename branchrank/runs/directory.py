@@ -36,8 +36,6 @@ from branchrank.runs.rows import MAX_REPEATS, is_under_way
 from branchrank.search.llm.ledger import PriceTable
 from branchrank.search.systems.query import read_filters
 
-SCHEMA_VERSION = 2
-
 ROWS = "rows.jsonl"
 COMPACT_ROWS = "rows.jsonl.zst"
 QUESTIONS_CSV = "questions.csv"
@@ -143,12 +141,6 @@ class SealRecord(Record, frozen=True, kw_only=True):
     digest: str
 
 
-class _Schema(Record, frozen=True, kw_only=True):
-    """The version of ``run.json``, which is the only field that files of all versions contain."""
-
-    schema_version: int = 1
-
-
 class RunRecord(Record, frozen=True, kw_only=True):
     """The content of ``run.json``: everything needed to repeat and describe a run.
 
@@ -156,7 +148,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     digest of ``run.json`` covers all values in the file except for the digest itself.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[2] = 2
     experiment: str
     #: The name that the user gave to this run, which is text for people and never a path.
     name: str = ""
@@ -340,14 +332,6 @@ def read_run(directory: Path) -> RunRecord:
     path = directory / RUN_JSON
     try:
         content = read_beneath(directory, RUN_JSON, MOST_BYTES)
-        schema = msgspec.json.decode(content, type=_Schema).schema_version
-        if schema != SCHEMA_VERSION:
-            age = "an older" if schema < SCHEMA_VERSION else "a newer"
-            raise RunError(
-                f"{directory} was made by {age} version of BranchRank: its schema is {schema}, this version "
-                f"reads {SCHEMA_VERSION}",
-                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "install a newer BranchRank",
-            )
         run = msgspec.json.decode(content, type=RunRecord)
         read_filters(run.filters)
         return run

@@ -1,4 +1,4 @@
-"""Label the passages that a run's systems found, and write the labels to a question file.
+"""Label the passages that a run's systems found, and compare the labels of two annotators.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
@@ -11,15 +11,26 @@
    can't infer the ranks from the order.
 5. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
    shown again.
+
+Cohen's kappa measures how far two annotators agree beyond chance: ``kappa = (po - pe) / (1 - pe)`` (Cohen
+1960), where ``po`` is the observed agreement, and ``pe`` the one expected by chance. Its interval is normal,
+with the large-sample standard error for independent items of Fleiss, Cohen and Everitt 1969 (formula 18.15 in
+Fleiss, Levin and Paik 2003). Without disagreements, this error is 0, so the lower bound is computed from that
+of ``po``, which is ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import NormalDist
 
-from branchrank.core.errors import QuestionError, RunError, UsageError
+import numpy as np
+
+from branchrank.core.errors import QuestionError, RunError, UsageError, or_else
 from branchrank.core.records import SEED, Question, Record, Span
 from branchrank.documents.loading import digest_now
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -141,28 +152,22 @@ class Labeling:
 
     def counts(self) -> dict[Choice, int]:
         """Count the passages that this annotator has labeled, by label."""
-        given = [each for question in self.questions for each in labels_of(question)]
-        return {
-            choice: sum(each.label == choice and each.annotator == self.annotator for each in given)
-            for choice in CHOICES
-        }
+        every = (each for question in self.questions for each in labels_of(question))
+        given = Counter(each.label for each in every if each.annotator == self.annotator)
+        return {choice: given[choice] for choice in CHOICES}
 
     def _passage(self, key: str, span: Span) -> PassageToLabel:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
-        heading = heading_of(self._pool[key][span] or span.source)
+        # A node's id is the file's path, "#" and the path of its headings.
+        path = (self._pool[key][span] or span.source).partition("#")[2]
+        heading = path.replace("/", " > ").replace("-", " ")
         return PassageToLabel(question=self._questions[key], span=span, heading=heading, text=text)
 
 
 def other_documents(record: RunRecord, root: Path, name: str) -> str:
     """Say that the documents in ``root`` are not those of the run ``name``."""
-    if Path(record.corpus).name == root.name:
-        return f"the documents in {root} have changed since the run {name}, which read {record.corpus}"
-    return f"the documents in {root} are not those of the run {name}, which read {record.corpus}"
-
-
-def heading_of(node_id: str) -> str:
-    """Return the headings above a node. A node's id is the file's path, "#" and the path of its headings."""
-    return node_id.partition("#")[2].replace("/", " > ").replace("-", " ")
+    change = "have changed since" if Path(record.corpus).name == root.name else "are not those of"
+    return f"the documents in {root} {change} the run {name}, which read {record.corpus}"
 
 
 def to_label(question: Question, pool: Collection[Span], annotator: str, lines: Lines) -> list[Span]:
@@ -229,3 +234,124 @@ def continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
                 remedy="choose another file with --output",
             )
     return there
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """The agreement between two annotators on the same ``n`` items.
+
+    ``table[i][j]`` counts the items that the first annotator put into category i and the second into j.
+    ``observed`` is the share of items that both annotators put into the same category. ``expected`` is the
+    value of ``observed`` that would be expected by chance. ``kappa``, ``low`` and ``high`` are in -1..1, or
+    ``None`` if kappa is not defined.
+    """
+
+    categories: tuple[str, ...]
+    table: tuple[tuple[int, ...], ...]
+    n: int
+    observed: float
+    expected: float
+    kappa: float | None
+    low: float | None
+    high: float | None
+
+
+def cohens_kappa(
+    pairs: Sequence[tuple[str, str]], categories: Sequence[str], *, alpha: float = 0.05
+) -> Agreement:
+    """Return Cohen's kappa for ``pairs``, which contains the two annotators' categories for each item.
+
+    Raises ``ValueError`` if there are no items.
+
+    >>> found = cohens_kappa([("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")], ("yes", "no"))
+    >>> found.observed, found.expected, found.kappa
+    (0.75, 0.5, 0.5)
+    """
+    if not pairs:
+        raise ValueError("no items")
+    counts, n = Counter(pairs), len(pairs)
+    table = np.array([[counts[first, second] for second in categories] for first in categories])
+    shares = table / n
+    rows, columns = shares.sum(axis=1), shares.sum(axis=0)
+    observed, expected = float(np.trace(shares)), float(rows @ columns)
+    kappa = error = low = high = None
+    if expected < 1:
+        kappa = (observed - expected) / (1 - expected)
+        apart = shares * ~np.eye(len(table), dtype=bool)
+        spread = float(np.diag(shares) @ (1 - (rows + columns) * (1 - kappa)) ** 2)
+        spread += (1 - kappa) ** 2 * float((apart * (columns[:, None] + rows) ** 2).sum())
+        spread -= (kappa - expected * (1 - kappa)) ** 2
+        error = math.sqrt(max(0.0, spread) / n) / (1 - expected)
+        reach = NormalDist().inv_cdf(1 - alpha / 2) * error
+        low, high = max(-1.0, kappa - reach), min(1.0, kappa + reach)
+        if not apart.any():
+            low = ((alpha / 2) ** (1 / n) - expected) / (1 - expected)
+    return Agreement(
+        categories=tuple(categories),
+        table=tuple(map(tuple, table.tolist())),
+        n=n,
+        observed=observed,
+        expected=expected,
+        kappa=kappa,
+        low=low,
+        high=high,
+    )
+
+
+#: The two categories that remain if the labels ``partly`` and ``no`` are merged.
+BINARY = ("yes", "not yes")
+
+
+def agreement(
+    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
+) -> tuple[Agreement, Agreement]:
+    """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
+
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote, or twice the same
+    file. ``annotators`` contains the annotator of ``first`` and the annotator of ``second``. If it is empty,
+    each file must have labels by exactly one annotator. The first kappa is for the labels ``yes``, ``partly``
+    and ``no``. The second kappa treats ``partly`` and ``no`` as one label.
+
+    Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
+    :class:`QuestionError` if no passage is labeled in both files.
+    """
+    if len(annotators) not in (0, 2):
+        raise UsageError(
+            f"{len(annotators)} annotators were given, but agreement is computed between exactly two",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
+    names, labels = zip(*map(_labeled, (first, second), annotators or ("", "")), strict=True)
+    common = sorted(labels[0].keys() & labels[1].keys())
+    if not common:
+        raise QuestionError(
+            f"{names[0]} and {names[1]} have not labeled the same passages",
+            remedy="let both annotators label the same run: "
+            "branchrank questions label RUN --output FILE --annotator NAME",
+        )
+    pairs = [(labels[0][key], labels[1][key]) for key in common]
+    decided = [(BINARY[one != "yes"], BINARY[other != "yes"]) for one, other in pairs]
+    return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
+
+
+def _labeled(path: str | Path, name: str) -> tuple[str, dict[tuple[str, Span, str], Choice]]:
+    """Return the annotator ``name``, or the only annotator in a question file, and the annotator's labels.
+
+    The labels are keyed by question id, passage and digest of the passage's lines.
+    """
+    there: dict[str, dict[tuple[str, Span, str], Choice]] = {}
+    for question in load_questions(Path(path)):
+        for label in labels_of(question):
+            place = (question.id, label.span, label.answer_digest)
+            there.setdefault(label.annotator, {})[place] = label.label
+    if name and name not in there:
+        raise UsageError(
+            f"{path} has no labels by the annotator {name!r}{or_else(name, sorted(there))}",
+            remedy="correct --annotator",
+        )
+    if not name and len(there) != 1:
+        listed = ", ".join(sorted(there)) or "nobody"
+        raise UsageError(
+            f"{path} has labels by {listed}, but only one annotator per file can be compared",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
+    name = name or next(iter(there))
+    return name, there[name]

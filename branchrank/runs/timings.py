@@ -24,7 +24,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from branchrank.core.errors import RunError, UsageError
+from branchrank.core.errors import RunError
 from branchrank.core.io.files import write_text
 from branchrank.core.io.table import table_csv, text_of
 from branchrank.core.records import Record
@@ -99,17 +99,11 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
 
     ``quantile`` selects the percentile, such as 0.95 for p95.
 
-    Raises :class:`UsageError` if there are no times.
-
     >>> found = percentile([float(ms) for ms in range(1, 101)], 0.5)
     >>> found.value_ms, found.low_ms, found.high_ms
     (50.0, 40.0, 61.0)
     """
     n = len(times_ms)
-    if n == 0:
-        raise UsageError(
-            "there are no times, so a percentile can't be computed", remedy="measure at least one query"
-        )
     ordered = sorted(times_ms)
     rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004
     bound = _bound_rank(n, quantile, _CONFIDENCE)

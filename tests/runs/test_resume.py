@@ -22,7 +22,7 @@ from support.commands import (
 
 from branchrank.core.errors import RunError
 from branchrank.runs import directory as names
-from branchrank.runs.directory import SCHEMA_VERSION, latest_unfinished, new_directory, read_run, write_run
+from branchrank.runs.directory import latest_unfinished, new_directory, read_run, write_run
 from branchrank.runs.rows import RowLog
 
 RACERS = [word for name in ("local", "hybrid", "support.predictors:Killed") for word in ("--predictor", name)]
@@ -324,13 +324,10 @@ def test_a_finished_run_is_not_resumed_but_listed_and_shown(finished: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("schema", "age", "remedy"),
-    [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "install a newer BranchRank")],
+    "schema",
+    [1, 3],
 )
-def test_a_run_with_another_schema_is_refused(
-    finished: Path, tmp_path: Path, schema: int, age: str, remedy: str
-) -> None:
+def test_a_run_with_another_schema_is_refused(finished: Path, tmp_path: Path, schema: int) -> None:
     directory = unfinished(tmp_path / "second", finished, schema_version=schema)
-    with pytest.raises(RunError, match=f"{age} version .* schema is {schema}") as refused:
+    with pytest.raises(RunError, match=f"{schema}.*schema_version"):
         read_run(directory)
-    assert remedy in refused.value.remedy

@@ -32,12 +32,10 @@ from branchrank.frontends.cli.terminal import Command, safe, say, typed_lines
 from branchrank.questions.anchoring import typed_span
 from branchrank.questions.generation import GenerationOptions
 from branchrank.questions.labels import Choice
-from branchrank.questions.labels import agreement as compared
-from branchrank.scoring.agreement import Agreement
 
 if TYPE_CHECKING:
     from branchrank.questions.labels import Proposals
-    from branchrank.runs.passage_pools import Labeling, PassageToLabel
+    from branchrank.runs.passage_pools import Agreement, Labeling, PassageToLabel
     from branchrank.search.systems.llm_choice import CallBounds
 
 
@@ -261,6 +259,8 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     FIRST and SECOND are question files with labels. Only passages that both annotators labeled are compared.
     The confidence intervals assume that the passages are independent of each other.
     """
+    from branchrank.runs.passage_pools import agreement as compared
+
     labels, gold = compared(first, second, annotators)
     click.echo(
         f"{labels.n} passages are labeled by both annotators; "

@@ -1,4 +1,6 @@
-"""Adapters call the retrievers of other frameworks: LangChain, LlamaIndex, Haystack and PyTerrier.
+"""Load the retrievers of users and of other frameworks, and check what they return.
+
+Adapters call the retrievers of LangChain, LlamaIndex, Haystack and PyTerrier.
 
 1. A predictor is named ``PREFIX:MODULE:NAME``, such as ``langchain:rag:retriever``, where the prefix selects
    the adapter, or is passed as an object, which an adapter recognizes. No framework is imported for this.
@@ -14,15 +16,21 @@ point's name is the prefix, and its value is an instance of :class:`Adapter`.
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 
+import msgspec
+
 from branchrank.core.errors import MissingDependencyError, UsageError, or_else
-from branchrank.core.records import NOT_REPORTED, Answer, Passage, Predictor
+from branchrank.core.records import NOT_REPORTED, Answer, Hit, LLMUse, Passage, Predictor
 from branchrank.core.registry import Registry
 
+MOST_HITS = 10_000
+MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
 #: The keys of metadata under which loaders store where a text is from, the most complete path first.
 SOURCES = ("source", "file_path", "path", "source_file", "url", "file_name", "filename", "docno")
 #: The keys under which splitters store the first and the last line.
@@ -203,3 +211,74 @@ def _number(score: Any) -> float:
         return float(score)
     except (TypeError, ValueError):
         return math.nan
+
+
+def answer_of(returned: Any) -> Answer:
+    """Check what a user's ``retrieve`` returned, and return it as an :class:`Answer`.
+
+    Raises :class:`UsageError` for anything that is not a list of hits, for more than :data:`MOST_HITS` hits,
+    and for an invalid LLM call.
+    """
+
+    def wrong(what: str) -> UsageError:
+        return UsageError(f"retrieve() returned {what}", remedy="return a list of Hit records")
+
+    found, calls = (returned.hits, returned.calls) if isinstance(returned, Answer) else (returned, ())
+    if not isinstance(found, Iterable) or isinstance(found, str):
+        raise wrong(f"{type(found).__name__}, not a list of branchrank.core.records.Hit")
+    hits = [Passage(text=hit) if isinstance(hit, str) else hit for hit in islice(found, MOST_HITS + 1)]
+    if other := [each for each in hits if not isinstance(each, Hit | Passage)]:
+        raise wrong(f"{type(other[0]).__name__}, not branchrank.core.records.Hit or Passage")
+    if len(hits) > MOST_HITS:
+        raise wrong(f"more than {MOST_HITS:,} hits")
+    try:
+        checked = [checked_hit(hit, rank) for rank, hit in enumerate(hits, start=1)]
+        uses = msgspec.json.decode(msgspec.json.encode(list(calls)), type=tuple[LLMUse, ...])
+    except (TypeError, ValueError) as error:
+        raise wrong(f"an invalid hit or LLM call: {error}") from error
+    return Answer(hits=checked, calls=uses)
+
+
+def tools_parameter(retrieve: Callable[..., Any]) -> str:
+    """Return the name of the parameter that gets the tools: ``tools``, or a third one that is required."""
+    try:
+        found = inspect.signature(retrieve).parameters
+    except (TypeError, ValueError):
+        return ""
+    if "tools" in found:
+        return "tools"
+    third = [each for each in [*found.values()][2:3] if each.default is each.empty]
+    return "".join(
+        each.name for each in third if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    )
+
+
+def checked_hit(hit: Hit | Passage, rank: int) -> Hit | Passage:
+    """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
+
+    A score that is not finite is replaced by ``1 / rank``. A passage becomes a hit if it names its source and
+    lines, and a hit without lines becomes a passage. Raises ``ValueError`` or ``TypeError`` for an invalid
+    hit. Raises ``OverflowError``, which makes only the current question fail, for a line number larger than
+    ``MOST_LINES``.
+    """
+    if not isinstance(hit.text, str):
+        raise TypeError(f"its text is {type(hit.text).__name__}, not str")
+    score = float(hit.score)
+    known = msgspec.structs.asdict(hit) | {"score": score if math.isfinite(score) else 1 / rank}
+    if None in (hit.source, hit.line_start, hit.line_end):
+        known = {name: known[name] for name in Passage.__struct_fields__}
+        return msgspec.json.decode(msgspec.json.encode(known), type=Passage)
+    known |= {"line_start": int(known["line_start"]), "line_end": int(known["line_end"])}
+    if (distance := known.get("distance")) is not None:
+        known["distance"] = None if math.isnan(distance) else float(distance)
+    checked = msgspec.json.decode(msgspec.json.encode(known), type=Hit)
+    if not 1 <= checked.line_start <= checked.line_end:
+        raise ValueError(
+            f"lines {checked.line_start}..{checked.line_end} are not a valid span (1 <= start <= end)"
+        )
+    if checked.line_end > MOST_LINES:
+        raise OverflowError(
+            f"lines {checked.line_start}..{checked.line_end} of {checked.source!r}: "
+            f"the last line number of a hit must be at most {MOST_LINES}"
+        )
+    return checked

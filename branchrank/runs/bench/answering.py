@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -216,13 +217,12 @@ def answer(
 
 def _placed(
     predictor: BenchmarkPredictor, retrieval: Retrieval, places: HitPlaces | None
-) -> tuple[Retrieval, dict[str, int]]:
-    """Return a result with the places of its hits, and the counts of hits that need a remark."""
+) -> tuple[Retrieval, dict[str, Any]]:
+    """Return a result with the places of its hits, and the fields of a row about hits that need a remark."""
     if places is None or isinstance(predictor, SystemPredictor):
         return retrieval, {}
-    placed = places.placed(retrieval)
-    counts = {name: getattr(placed, name) for name in ("altered", "missing", "ambiguous", "unknown")}
-    return msgspec.structs.replace(retrieval, hits=placed.hits), counts
+    hits, counts = places.placed(retrieval)
+    return msgspec.structs.replace(retrieval, hits=hits), counts
 
 
 def same_hits(

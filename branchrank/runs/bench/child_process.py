@@ -5,7 +5,7 @@
 2. For each query, the command sends the text and k, and the child returns the hits and the LLM calls. Before,
    an agent can call tools, which the command carries out. Both directions are JSON, so no object of the child
    is unpickled. An answer has at most
-   :data:`~branchrank.runs.bench.own_answers.MOST_HITS` hits and :data:`MOST_BYTES` bytes.
+   :data:`~branchrank.runs.adapters.MOST_HITS` hits and :data:`MOST_BYTES` bytes.
 3. If the child does not answer in time, or exits, the query fails, and the next query starts a new child. If
    several children in a row exit, the run ends with an error.
 4. The median time of empty round trips is subtracted from the latencies (:mod:`.latency_pass`).
@@ -36,12 +36,11 @@ from branchrank.core import errors
 from branchrank.core.errors import BranchRankError, ChildError, Remedy, UsageError
 from branchrank.core.io.files import digest_file
 from branchrank.core.records import NOT_REPORTED, Answer, Hit, LLMUse, Passage, Record
-from branchrank.runs.bench.own_answers import answer_of, tools_parameter
+from branchrank.runs.adapters import Retriever, answer_of, load_retriever, tools_parameter
 from branchrank.search.systems.memo import caches_off
 
 if TYPE_CHECKING:
     from branchrank.core.records import Predictor
-    from branchrank.runs.adapters import Retriever
     from branchrank.search.agent.tool_session import RecordedTools
     from branchrank.search.systems.toolbox import ToolReply
 
@@ -198,8 +197,6 @@ def serve(descriptor: int, origin: str) -> None:
     with Connection(descriptor) as connection:
         retriever: Predictor | Retriever | None = None
         try:
-            from branchrank.runs.adapters import load_retriever
-
             retriever = load_retriever(origin)
             name, llm = getattr(retriever, "name", origin), getattr(retriever, "llm", NOT_REPORTED)
             takes = tools_parameter(retriever.retrieve)

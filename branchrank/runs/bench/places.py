@@ -13,33 +13,20 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from branchrank.core.errors import BranchRankError
-from branchrank.core.records import Hit, Record, Retrieval
+from branchrank.core.records import Hit, Retrieval
 from branchrank.documents.lines import normalize
 from branchrank.documents.reading import document_lines
 from branchrank.runs.words import plural
 
 if TYPE_CHECKING:
-    from branchrank.documents.locating import Anchor, Locator, Problem
+    from branchrank.documents.locating import Anchor, Locator
 
 _WORD = re.compile(r"\w+")
-
-
-class PlacedHits(Record, frozen=True, kw_only=True):
-    """The hits of an answer with their own text, and the number of hits of each kind that need a remark.
-
-    ``unknown`` has the source of each text whose source is not in the corpus.
-    """
-
-    hits: tuple[Hit, ...]
-    altered: int
-    missing: int
-    ambiguous: int
-    unknown: tuple[str, ...]
 
 
 class HitPlaces:
@@ -58,12 +45,15 @@ class HitPlaces:
 
         return Locator.of(self.root, self.exclude, self.min_similarity)
 
-    def placed(self, retrieval: Retrieval) -> PlacedHits:
-        """Return the hits with their lines and the text of these lines.
+    def placed(self, retrieval: Retrieval) -> tuple[tuple[Hit, ...], dict[str, Any]]:
+        """Return the hits with their lines and the text of these lines, and the fields of a row about them.
+
+        ``altered``, ``missing`` and ``ambiguous`` count the hits that need a remark. ``unknown`` has the
+        source of each text whose source is not in the corpus.
 
         Raises :class:`BranchRankError` for lines that do not exist.
         """
-        problems: Counter[Problem] = Counter()
+        problems = Counter[str]()
         unknown: list[str] = []
         hits: list[Hit] = []
         altered = 0
@@ -79,10 +69,7 @@ class HitPlaces:
                 own = hit if isinstance(found, str) else self._anchored(hit, found)
                 problems.update((found,) if isinstance(found, str) else ())
             hits.append(own)
-        missing, ambiguous = problems["missing"], problems["ambiguous"]
-        return PlacedHits(
-            hits=tuple(hits), altered=altered, missing=missing, ambiguous=ambiguous, unknown=tuple(unknown)
-        )
+        return tuple(hits), {"altered": altered, **problems, "unknown": tuple(unknown)}
 
     def lines(self, source: str) -> Sequence[str]:
         """Return a document's lines, or none if the corpus does not have the document."""

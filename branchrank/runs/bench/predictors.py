@@ -32,8 +32,15 @@ from branchrank.core.records import (
     Span,
 )
 from branchrank.core.spec import System
+from branchrank.runs.adapters import (
+    Retriever,
+    adapted,
+    answer_of,
+    checked_hit,
+    made_by_user,
+    tools_parameter,
+)
 from branchrank.runs.attribution import gold_keys
-from branchrank.runs.bench.own_answers import answer_of, checked_hit, tools_parameter
 from branchrank.runs.directory import DEFAULT_INDEX
 from branchrank.scoring.matching import without_excluded
 from branchrank.search.systems.engine import Engine
@@ -291,8 +298,6 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     Raises:
         UsageError: ``thing`` can't be used as a predictor, or its class needs arguments.
     """
-    from branchrank.runs.adapters import adapted, made_by_user
-
     remedy = "use a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, tuple) and len(thing) == 2:
         named = predictor_of(thing[1])
