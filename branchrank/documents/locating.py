@@ -119,10 +119,9 @@ class Locator:
 
         Raises :class:`~branchrank.core.errors.CorpusError` without any document.
         """
-        from branchrank.documents.loading import discover
+        from branchrank.documents.loading import corpus_lines
 
-        sources = [file.source for file in discover(root, tuple(exclude)).files]
-        return cls({source: document_lines(root, source) for source in sources}, min_similarity)
+        return cls(corpus_lines(root, tuple(exclude)), min_similarity)
 
     def locate(self, text: str, source: str | None = None) -> Anchor | None:
         """Return the lines of ``text``, or ``None`` if it is in no place or in several.

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
-from branchrank.core.io.files import digest_bytes, digest_of, read_beneath
+from branchrank.core.io.files import NOT_JSON, digest_bytes, digest_of, read_beneath
 from branchrank.core.io.text_files import decoded
 from branchrank.documents.document import FOLDER_PAGES, Document
 from branchrank.documents.reading import document_lines, suffix_of
@@ -105,7 +105,7 @@ def _navigations(
     for file in _files(root):
         try:
             rows = list(_rows_of(file))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, *NOT_JSON) as error:
             notes.append(f"{file.name}: ignored, because its navigation can't be read ({_reason(error)})")
         else:
             yield file.name, file.below, rows
@@ -141,7 +141,7 @@ def _rows_of(file: _File) -> Iterator[Row]:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
     text = decoded(file.content)
     if file.name.endswith(".json"):
-        found = _decoded_json(text)
+        found = msgspec.json.decode(text)
     elif file.name.endswith((".js", ".ts")):
         found = _yaml(_literal(text))
     else:
@@ -186,13 +186,6 @@ def _resolved(page: str, folder: str, sources: set[str]) -> str:
     names = [wanted, *(f"{wanted}{suffix}" for suffix in (".md", ".mdx", ".rst", ".adoc", ".html", ".ipynb"))]
     names += [f"{wanted}/{name}".removeprefix("./") for name in map("{}.md".format, FOLDER_PAGES)]
     return next((name for name in names if name in sources and suffix_of(name)), "")
-
-
-def _decoded_json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
 
 
 def _literal(text: str) -> str:

@@ -127,7 +127,8 @@ def reader_of(suffix: str) -> Reader:
     Raises :class:`MissingDependencyError` for a reader whose extra is not installed, and :class:`UsageError`
     for an installed reader that can't be imported.
     """
-    _require_extra(suffix)
+    if lacking := _missing_extra(suffix):
+        raise lacking
     return READERS.get(suffix)
 
 
@@ -139,23 +140,18 @@ def why_unread(source: str) -> str:
     suffix = suffix_of(source)
     if suffix in _PAGES and any(folder.startswith("_") for folder in source.split("/")[:-1]):
         return "below a folder whose name starts with _"
-    return _missing_extra(suffix) if suffix else ""
+    lacking = _missing_extra(suffix)
+    return lacking.remedy if lacking else ""
 
 
 @cache
-def _missing_extra(suffix: str) -> str:
-    try:
-        _require_extra(suffix)
-    except MissingDependencyError as error:
-        return error.remedy
-    return ""
-
-
-def _require_extra(suffix: str) -> None:
+def _missing_extra(suffix: str) -> MissingDependencyError | None:
+    """Return the error for a suffix whose reader needs an extra that is not installed."""
     builtin = BUILTIN_READERS.get(suffix)
-    if builtin and builtin.package and find_spec(builtin.package) is None:
-        purpose = f"reading files that end with {suffix}"
-        raise MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
+    if builtin is None or not builtin.package or find_spec(builtin.package):
+        return None
+    purpose = f"reading files that end with {suffix}"
+    return MissingDependencyError(builtin.package, purpose=purpose, extra=builtin.extra)
 
 
 def _reader(source: str) -> Reader:

@@ -167,22 +167,16 @@ def _parse(lines: list[str]) -> list[Any]:
 
 
 def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]:
-    first, last = 0, -1
-    texts: list[str] = []
+    joined: list[list[tuple[str, int, int]]] = []
     for row in rows:
-        cells = [_cell(cell, line_start, read) for cell in row if cell]
-        cells = [cell for cell in cells if cell[0]]
-        if not cells:
-            continue
-        start = min(cell[1] for cell in cells)
-        if texts and start > last:
-            yield Block(kind="table", text=" | ".join(texts), line_start=first, line_end=last)
-            texts = []
-        first = min(first, start) if texts else start
-        last = max(cell[2] for cell in cells) if not texts else max(last, *(cell[2] for cell in cells))
-        texts += [cell[0] for cell in cells]
-    if texts:
-        yield Block(kind="table", text=" | ".join(texts), line_start=first, line_end=last)
+        cells = [cell for each in row if each and (cell := _cell(each, line_start, read))[0]]
+        if cells and joined and min(cell[1] for cell in cells) <= max(cell[2] for cell in joined[-1]):
+            joined[-1] += cells
+        elif cells:
+            joined.append(cells)
+    for cells in joined:
+        texts, firsts, lasts = zip(*cells, strict=True)
+        yield Block(kind="table", text=" | ".join(texts), line_start=min(firsts), line_end=max(lasts))
 
 
 def _cell(cell: tuple[int, int, int, Any], line_start: int, read: ReadInline) -> tuple[str, int, int]:

@@ -25,11 +25,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.errors import QuestionError, UsageError, suggestion
+from branchrank.core.errors import QuestionError, UsageError
 from branchrank.core.io.files import digest_bytes
 from branchrank.core.records import GOLD_STATE, GoldItem, Question, Record, Span
 from branchrank.documents.lines import NormalizedLines, normalize
-from branchrank.documents.loading import discover
 from branchrank.documents.reading import document_lines
 from branchrank.questions.question_files import ABSENT_GOLD, absent_file, may_be_absent
 
@@ -69,14 +68,6 @@ class Reanchoring(NamedTuple):
     questions: list[Question]
     moved: list[AnchorMove]
     problems: list[AnchorProblem]
-
-
-def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
-    """Return the raw lines of every document below ``root``, keyed by source.
-
-    Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
-    """
-    return {file.source: document_lines(root, file.source) for file in discover(root, exclude).files}
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
@@ -323,9 +314,8 @@ def new_question(question: Question, lines: Lines) -> Question:
         if not fault and span is not None and not any(map(str.strip, span_lines(span, lines))):
             fault = f"lines {span.line_start}-{span.line_end} of {span.source} are empty"
         if fault:
-            near = "" if item.source_file in lines else suggestion(item.source_file, _near(item, lines))
             raise QuestionError(
-                f"{fault}{f'; {near}' if near else ''}",
+                fault,
                 remedy="give a file of the corpus, the lines that answer the question, and words from them",
             )
     gold = tuple(_anchored(item, item.span, lines) if item.span else item for item in question.gold)
@@ -353,9 +343,3 @@ def span_lines(span: Span, lines: Lines) -> Sequence[str]:
 def span_digest(span: Span, lines: Lines) -> str:
     """Return the digest of the lines of a span."""
     return lines_digest(span_lines(span, lines))
-
-
-def _near(item: GoldItem, lines: Lines) -> list[str]:
-    """Return the corpus files with the same file name as the gold, or all corpus files if none exist."""
-    name = item.source_file.rpartition("/")[2]
-    return [each for each in lines if each.rpartition("/")[2] == name] or list(lines)

@@ -147,17 +147,19 @@ def with_label(
         exact = GoldItem.of(found, digest=span_digest(found, lines))
         gold = (*gold, whole if question.gold_level == "file" else exact)
         made = msgspec.structs.replace(made, gold=(found.line_start, found.line_end))
-    extra = {**question.extra, LABELS: msgspec.to_builtins([*labels, made])}
-    labeled = msgspec.structs.replace(question, answerable=bool(gold), extra=extra)
-    return labeled.with_gold(gold)
+    labeled = _with_labels(question, [*labels, made])
+    return msgspec.structs.replace(labeled, answerable=bool(gold)).with_gold(gold)
 
 
 def as_unanswerable(question: Question) -> Question:
     """Return the question without gold, as one that the corpus does not answer. Its labels make no gold."""
     labels = [msgspec.structs.replace(each, gold=None) for each in labels_of(question)]
+    return msgspec.structs.replace(_with_labels(question, labels), answerable=False).with_gold(())
+
+
+def _with_labels(question: Question, labels: Sequence[Label]) -> Question:
     extra = {LABELS: msgspec.to_builtins(labels)} if labels else {}
-    made = msgspec.structs.replace(question, answerable=False, extra={**question.extra, **extra})
-    return made.with_gold(())
+    return msgspec.structs.replace(question, extra={**question.extra, **extra})
 
 
 def reanchor_with_labels(questions: Sequence[Question], lines: Lines) -> Reanchoring:
@@ -194,8 +196,7 @@ def _with_moved(before: Question, after: Question, passages: Question) -> Questi
         now = dict(zip(("source_file", "line_start", "line_end"), place, strict=True))
         gold = (made.line_start, made.line_end) if made else label.gold
         labels.append(msgspec.structs.replace(label, gold=gold, **now))
-    extra = {LABELS: msgspec.to_builtins(labels)} if labels else {}
-    return msgspec.structs.replace(after, extra={**after.extra, **extra})
+    return _with_labels(after, labels)
 
 
 def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:

@@ -26,12 +26,12 @@ from branchrank.core.io.text_files import read_text
 from branchrank.core.records import GoldItem, Question, Record, Span
 from branchrank.core.settings import DEFAULT_REPORTS
 from branchrank.documents.document import Block, Document, Section
-from branchrank.documents.loading import discover, load_corpus
+from branchrank.documents.loading import corpus_lines, discover, load_corpus
 from branchrank.documents.named import locate_corpus
 from branchrank.index.embedders.protocol import MODEL
 from branchrank.index.generations import build_lock, refuse_links
 from branchrank.index.workspace_folder import CONFIG, read_config
-from branchrank.questions.anchoring import corpus_lines, span_digest
+from branchrank.questions.anchoring import span_digest
 from branchrank.questions.question_files import EXAMPLE, only_writer_of, question_line
 
 #: If no folder with documents is given, folders with these names are tried, in this order.

@@ -95,7 +95,7 @@ class QuestionFiles:
 
         The updated questions are written to ``output`` (by default the input file).
         """
-        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.documents.loading import corpus_lines
         from branchrank.questions.labels import reanchor_with_labels
         from branchrank.questions.question_files import load_questions, only_writer_of
 
@@ -209,8 +209,7 @@ class QuestionFiles:
 
     def _corpus(self, root: Path | None = None) -> tuple[tuple[Document, ...], dict[str, list[str]]]:
         """Return the documents of a corpus (by default the workspace's), and the lines of each document."""
-        from branchrank.documents.loading import load_corpus
-        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.documents.loading import corpus_lines, load_corpus
 
         place = (self._folder.corpus_root, self._folder.exclude) if root is None else (root, ())
         return load_corpus(*place).documents, corpus_lines(*place)

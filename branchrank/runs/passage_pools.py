@@ -32,9 +32,9 @@ import numpy as np
 
 from branchrank.core.errors import QuestionError, RunError, UsageError, or_else
 from branchrank.core.records import SEED, Question, Record, Span
-from branchrank.documents.loading import digest_now
+from branchrank.documents.loading import corpus_lines, digest_now
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.questions.anchoring import Lines, corpus_lines
+from branchrank.questions.anchoring import Lines
 from branchrank.questions.labels import (
     CHOICES,
     Choice,

@@ -10,9 +10,9 @@ import pytest
 from branchrank.core.errors import BranchRankError
 from branchrank.documents.document import Document
 from branchrank.documents.lines import normalize
-from branchrank.documents.loading import load_corpus
+from branchrank.documents.loading import corpus_lines, load_corpus
 from branchrank.documents.named import add_corpus
-from branchrank.questions.anchoring import check_anchors, corpus_lines
+from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.mining import Mined, mine_questions
 
 pytestmark = pytest.mark.corpora

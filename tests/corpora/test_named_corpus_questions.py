@@ -12,9 +12,9 @@ import pytest
 
 from branchrank.core.errors import BranchRankError
 from branchrank.core.records import Question
-from branchrank.documents.loading import ALL_CODE, load_corpus
+from branchrank.documents.loading import ALL_CODE, corpus_lines, load_corpus
 from branchrank.documents.named import add_corpus, known_corpora
-from branchrank.questions.anchoring import Lines, check_anchors, corpus_lines
+from branchrank.questions.anchoring import Lines, check_anchors
 from branchrank.questions.question_checks import content_stems
 from branchrank.questions.question_files import load_questions
 

@@ -20,10 +20,10 @@ from branchrank.core import errors, records, spec
 from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
 from branchrank.documents.document import Document, slug
-from branchrank.documents.loading import load_corpus
+from branchrank.documents.loading import corpus_lines, load_corpus
 from branchrank.frontends.cli.compare import EXIT_CODES
 from branchrank.index.workspace_folder import WorkspaceConfig
-from branchrank.questions.anchoring import check_anchors, corpus_lines
+from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import load_questions
 from branchrank.runs import directory as run_directory
 from branchrank.runs.bench.experiment import plan_from_experiment

@@ -13,7 +13,7 @@ from support.commands import benchmark, invoke, json_lines, make_project, table,
 
 from branchrank.core.errors import QuestionError, UsageError
 from branchrank.core.records import GoldItem, Question
-from branchrank.questions.anchoring import corpus_lines
+from branchrank.documents.loading import corpus_lines
 from branchrank.questions.labels import reanchor_with_labels, with_label
 from branchrank.questions.question_checks import sources_of
 from branchrank.questions.question_files import hashed, load_questions, question_line, without_absent

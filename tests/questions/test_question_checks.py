@@ -7,10 +7,9 @@ from click.testing import CliRunner
 from support.worlds import make_workspace
 
 from branchrank.core.records import GoldItem, Question
-from branchrank.documents.loading import load_corpus
+from branchrank.documents.loading import corpus_lines, load_corpus
 from branchrank.frontends.cli.main import main
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.questions.anchoring import corpus_lines
 from branchrank.questions.question_checks import QuestionCheck, check_questions
 from branchrank.questions.question_files import write_questions
 

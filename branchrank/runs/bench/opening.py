@@ -14,11 +14,12 @@ from branchrank.core.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.core.records import Question, Record
 from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
 from branchrank.core.spec import System
+from branchrank.documents.loading import corpus_lines
 from branchrank.index.generations import CHUNKS
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.stores.vectors import recall_against_exact
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.questions.anchoring import changed_gold, corpus_lines, gold_repair, reanchor
+from branchrank.questions.anchoring import changed_gold, gold_repair, reanchor
 from branchrank.questions.question_files import check_sources, path_ends
 from branchrank.runs.bench.places import HitPlaces
 from branchrank.runs.bench.plan import Plan, PlannedSystem

@@ -41,9 +41,10 @@ from branchrank.core.settings import (
 from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
 from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker, is_code
+from branchrank.documents.loading import corpus_lines
 from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import ConfigFile, WorkspaceFolder
-from branchrank.questions.anchoring import corpus_lines, follow_gold
+from branchrank.questions.anchoring import follow_gold
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
