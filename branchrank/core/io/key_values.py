@@ -25,6 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -364,7 +365,7 @@ class RedisValues:
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), KEYS_PER_CALL):
             part = keys[start : start + KEYS_PER_CALL]
-            values: Any = self._attempt(self.client.mget, [self._prefix + key for key in part])
+            values: Any = self._attempt(partial(self.client.mget, [self._prefix + key for key in part]))
             for key, value in zip(part, values or (), strict=False):
                 if isinstance(value, bytes):
                     checksum, content = value[:_CHECKSUM_BYTES], value[_CHECKSUM_BYTES:]
@@ -374,29 +375,30 @@ class RedisValues:
 
     def put_many(self, values: Mapping[str, bytes]) -> None:
         """Store bytes under their keys until they expire."""
-        self._attempt(self._store, values)
+        pipeline = self.client.pipeline(transaction=False)
+        for key, content in values.items():
+            pipeline.set(self._prefix + key, _checksum(key, content) + content, ex=EXPIRY)
+
+        def store() -> None:
+            # With ``raise_on_error=True``, the error message would contain the stored bytes.
+            for answer in pipeline.execute(raise_on_error=False):
+                if isinstance(answer, Exception):
+                    raise answer
+
+        self._attempt(store)
 
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
 
-    def _store(self, values: Mapping[str, bytes]) -> None:
-        pipeline = self.client.pipeline(transaction=False)
-        for key, content in values.items():
-            pipeline.set(self._prefix + key, _checksum(key, content) + content, ex=EXPIRY)
-        for answer in pipeline.execute(raise_on_error=False):
-            # With ``raise_on_error=True``, the error message would contain the stored bytes.
-            if isinstance(answer, Exception):
-                raise answer
-
-    def _attempt(self, call: Callable[[Any], T], argument: object) -> T | None:
+    def _attempt(self, call: Callable[[], T]) -> T | None:
         """Return the result of ``call``, or ``None`` if it fails or Redis failed a short time ago."""
         from redis.exceptions import RedisError
 
         if time.monotonic() < self._resume_at:
             return None
         try:
-            return call(argument)
+            return call()
         except (RedisError, OSError, UnicodeError) as error:  # an invalid host name raises UnicodeError
             self._resume_at = time.monotonic() + PAUSE
             if not self._told:

@@ -157,7 +157,7 @@ def _pick(
         return None
     hit = choice.hit
     click.secho(safe(f"{hit.source}:{hit.line_start}-{hit.line_end}"), bold=True)
-    lines = workspace.tools.file_text(hit.source).split("\n")
+    lines = workspace.tools.reader.text(hit.source).split("\n")
     shown = lines[hit.line_start - 1 : hit.line_end]
     show_lines(shown, hit.line_start, len(shown))
     text = click.prompt("Question", default=safe(query or choice.query))

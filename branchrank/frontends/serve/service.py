@@ -197,7 +197,7 @@ class Searches:
     def source(self, hit: Hit) -> list[str]:
         """Return the lines of the file that contains a hit, or the reason why the file can't be read."""
         try:
-            text = self.tools.file_text(hit.source)
+            text = self.tools.reader.text(hit.source)
         except FileRefused as refusal:
             return [str(refusal)]
         return [line.removesuffix("\r") for line in text.split("\n")]

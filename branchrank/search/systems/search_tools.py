@@ -128,7 +128,7 @@ class SearchTools:
     def _restrict(self, query: Query) -> None:
         self._within, sources = query, self.engine.sources
         admitted = sources.admitted_sources(query.filters)
-        self._reader = FileReader(sources.corpus_root, admitted, self._allowed_paths)
+        self.reader = FileReader(sources.corpus_root, admitted, self._allowed_paths)
 
     def limited(self, answer_bytes: int) -> SearchTools:
         """Return the same tools with at most ``answer_bytes`` of text in each answer."""
@@ -194,14 +194,6 @@ class SearchTools:
         found = self._retrieve(system, query, limit, filters)
         return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
 
-    def file_text(self, path: str) -> str:
-        """Return the text of an indexed file.
-
-        Raises :class:`~branchrank.search.files.read_file.FileRefused` if the file is not allowed or can't be
-        read.
-        """
-        return self._reader.text(path)
-
     def read_file(self, path: str, line_start: int = 1, lines: int | None = None) -> str:
         """Return ``lines`` lines of an indexed file, or an error message with a code and the reason.
 
@@ -215,7 +207,8 @@ class SearchTools:
     def file_lines(self, path: str, line_start: int = 1, lines: int | None = None) -> ToolAnswer:
         """Return ``lines`` lines of an indexed file with their numbers, as many as fit in an answer.
 
-        Raises the errors of :meth:`file_text`, and ``NO_SUCH_LINE`` if the file ends before ``line_start``.
+        Raises :class:`~branchrank.search.files.read_file.FileRefused` for a file that is not allowed or can't
+        be read, and if the file ends before ``line_start``.
         """
         source, asked, total = self._lines(path, line_start, lines)
         # Each line has its number in front.
@@ -252,7 +245,7 @@ class SearchTools:
         Excluded lines are empty, even without a line break.
         """
         at_least_one("line_start", line_start)
-        source, text = self._reader.read(path)
+        source, text = self.reader.read(path)
         every = [*io.StringIO(text, newline="\n")]
         if line_start > max(1, len(every)):
             number = f"{source!r} has {len(every)} lines, but line_start={line_start}"
