@@ -37,7 +37,9 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("program", USERS)
+@pytest.mark.parametrize(
+    "program", [each if each == "git" else pytest.param(each, marks=pytest.mark.full) for each in USERS]
+)
 def test_without_a_program_the_tests_that_start_it_are_skipped(tmp_path: Path, program: str) -> None:
     kept = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     report = tmp_path / "report.xml"

@@ -141,6 +141,7 @@ def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path:
     assert (chosen.comparison.baseline, chosen.comparison.candidate) == ("one", "four")
 
 
+@pytest.mark.full
 def test_a_run_loads_from_another_working_directory(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

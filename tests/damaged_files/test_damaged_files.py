@@ -15,7 +15,7 @@ from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undisturbed
 
 #: Trials of the short form.
-SAMPLE = 4
+SAMPLE = 2
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
 #: The number of tests that all trials are divided among, so that processes share them.

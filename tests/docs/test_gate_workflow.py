@@ -135,6 +135,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.full
 def test_junit_has_each_question_that_the_commit_changed(checked: Path) -> None:
     [case] = ElementTree.parse(checked / "gate.xml").getroot().iter("testcase")
     found: dict[str, list[str]] = {}
@@ -145,6 +146,7 @@ def test_junit_has_each_question_that_the_commit_changed(checked: Path) -> None:
     assert [child.tag for child in case] == ["skipped", "system-out"]
 
 
+@pytest.mark.full
 def test_the_summary_has_the_same_questions_with_their_gold_and_what_is_first_now(checked: Path) -> None:
     text = (checked.parent / "shown.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
@@ -155,6 +157,7 @@ def test_the_summary_has_the_same_questions_with_their_gold_and_what_is_first_no
     assert by_id["words"][1:4] == ["strict_hit@1", "1.0000", f"{42 / 43:.4f}"]
 
 
+@pytest.mark.full
 def test_the_clone_is_as_committed_and_what_is_cached_exists(checked: Path) -> None:
     assert git(checked, "status", "--porcelain") == ""
     [block] = blocks("docs/gate.md", "yaml")

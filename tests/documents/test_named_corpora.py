@@ -156,6 +156,7 @@ def test_the_credentials_of_an_index_are_not_sent_to_other_hosts_or_shown_in_err
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path, str]) -> None:
     add(tmp_path / "x", index(links=(str(site[0] / "files"),)))
     assert (tmp_path / "x" / "index.rst").is_file()

@@ -62,6 +62,7 @@ def test_a_shape_that_was_not_linear_is_read_within_a_limit_of_time_and_output(
     assert within_bounds(cost), cost
 
 
+@pytest.mark.full
 def test_one_long_line_takes_as_long_as_many_short_ones(meter: Meter) -> None:
     for _ in range(3):  # the other processes of a machine cost time, too
         line, lines = meter.measure("words-line", 1_000_000), meter.measure("words-lines", 1_000_000)

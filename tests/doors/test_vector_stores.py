@@ -177,6 +177,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.full
 def test_chroma_is_imported_only_where_it_searches(project: Path) -> None:
     light = [
         ("retrieve", "--predictor", "bm25", QUERY),

@@ -79,6 +79,7 @@ def test_every_system_ranks_whole_documents_to_the_full_depth(run: Run) -> None:
         assert {len(sources) for sources in found} == {60} if name != "bm25" else max(map(len, found)) > 40
 
 
+@pytest.mark.full
 def test_the_tests_are_those_of_the_exported_runs(run: Run, home: Path, tmp_path: Path) -> None:
     run.export_trec(tmp_path, "document")
     exported = [tmp_path / f"{name}.run" for name in SYSTEMS]

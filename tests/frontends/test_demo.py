@@ -61,6 +61,7 @@ def test_the_demo_prints_the_table_and_the_path_of_the_report(monkeypatch: pytes
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "all-MiniLM-L6-v2"}
 
 
+@pytest.mark.full
 def test_a_second_call_shows_the_finished_run_and_fresh_starts_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

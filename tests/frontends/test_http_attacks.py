@@ -106,6 +106,7 @@ def test_a_client_that_leaves_early_does_no_harm(server: Running) -> None:
     assert server.send(post(asking()))[0] == 200
 
 
+@pytest.mark.full
 def test_generated_requests_get_documented_responses(server: Running) -> None:
     """Schemathesis: no 5xx; documented statuses and schemas; wrong data is refused, right data is not."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")

@@ -165,7 +165,7 @@ def test_a_later_failure_falls_back_regardless_of_the_flag(
     assert [bool(row["fallbacks"]) for row in json_lines(made / "rows.jsonl")].count(True) == 1
 
 
-@pytest.mark.parametrize("extra", [(), ("--jobs", 2)])
+@pytest.mark.parametrize("extra", [(), pytest.param(("--jobs", 2), marks=pytest.mark.full)])
 def test_the_ledger_has_every_attempt_that_reached_the_server(
     project: Path, tmp_path: Path, extra: tuple[object, ...]
 ) -> None:

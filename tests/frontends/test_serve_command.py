@@ -76,7 +76,9 @@ def test_a_signal_shuts_down_the_server_cleanly(data_dir: Path, number: int, cod
     assert "Traceback" not in rest
 
 
-@pytest.mark.parametrize(("verb", "path"), [("serve", "/retrieve"), ("mcp", "/mcp")])
+@pytest.mark.parametrize(
+    ("verb", "path"), [("serve", "/retrieve"), pytest.param("mcp", "/mcp", marks=pytest.mark.full)]
+)
 def test_aborted_and_invalid_requests_are_not_logged(data_dir: Path, verb: str, path: str) -> None:
     words = ("--transport", "http") if verb == "mcp" else ()
     process, url, _ = start(data_dir, "--port", "0", "--predictor", "sqlite", *words, verb=verb)

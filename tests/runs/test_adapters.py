@@ -140,6 +140,7 @@ def test_what_an_adapter_cannot_use_is_an_error_of_its_user(name: str, reason: s
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "reason"), [UNUSABLE[1], UNUSABLE[-1]])
 def test_the_command_refuses_it_before_any_work(project: Path, name: str, reason: str) -> None:
     refused = ask(project, "--predictor", name)

@@ -42,6 +42,7 @@ def run(project: Path, tables: str) -> tuple[Path, int, str]:
     return made.pop() if made else Path(), result.exit_code, result.stderr
 
 
+@pytest.mark.full
 def test_classes_frameworks_and_trec_runs_are_systems_of_an_experiment(project: Path) -> None:
     made, code, errors = run(
         project,

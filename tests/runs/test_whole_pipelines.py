@@ -135,6 +135,7 @@ def test_terrier_in_java_answers(project: Path) -> None:
     assert float(row["relaxed_hit@5"]) >= 0.5
 
 
+@pytest.mark.full
 def test_an_object_works_in_workers_if_it_can_be_pickled(tmp_path: Path) -> None:
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from langchain_core.runnables import RunnableLambda

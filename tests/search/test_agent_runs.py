@@ -118,6 +118,7 @@ def test_a_replay_gives_the_same_rows_without_a_server(
     assert len(requests) == len(calls_of(again))
 
 
+@pytest.mark.full
 def test_two_processes_give_the_same_rows(tmp_path: Path, recorded: tuple[Path, list[Chat]]) -> None:
     run, requests = recorded
     project = make_project(tmp_path)
@@ -130,7 +131,7 @@ def test_two_processes_give_the_same_rows(tmp_path: Path, recorded: tuple[Path, 
     assert first == second
 
 
-@pytest.mark.parametrize("kept", ["cassette", "cache"])
+@pytest.mark.parametrize("kept", ["cassette", pytest.param("cache", marks=pytest.mark.full)])
 def test_a_killed_run_goes_on_within_the_question(tmp_path: Path, kept: str) -> None:
     """The second question has three calls, and the process dies during the third."""
     project, held = make_project(tmp_path), 6

@@ -540,6 +540,7 @@ def test_no_header_of_the_environment_or_the_machine_is_sent(
     assert "environment" not in str(headers)
 
 
+@pytest.mark.full
 def test_a_log_level_for_the_sdk_in_the_environment_writes_nothing(tmp_path: Path) -> None:
     """In a fresh process, because the package reads the variable when it is imported."""
     code = (

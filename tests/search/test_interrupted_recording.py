@@ -38,6 +38,7 @@ def command(url: str, *words: object) -> list[object]:
     return [DOOR, "--predictor", "hybrid", *endpoint(url), *quick, *words]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resumed_by", ["resume", pytest.param("the same command", marks=pytest.mark.full)])
 def test_the_replay_has_the_bytes_of_the_resumed_recording(tmp_path: Path, resumed_by: str) -> None:
     project = make_project(tmp_path)

@@ -70,6 +70,7 @@ def test_every_command_is_tested() -> None:
     assert {name.partition(" (")[0] for name in WORDS} == set(commands())
 
 
+@pytest.mark.full
 def test_common_commands_open_no_network_connection(library: Path, tmp_path: Path) -> None:
     told = tried(library, tmp_path, *OFTEN)
     assert wrong_ends(told) == []
