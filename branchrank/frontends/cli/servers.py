@@ -167,7 +167,7 @@ def mcp(data_dir: Path, transport: str, predictors: tuple[str, ...], quiet: bool
         _run(mcp_application(server, access), address["host"], address["port"], ["serving MCP on "], PATH)
 
 
-@click.command("view", cls=Command, interrupted="view stopped")
+@click.command("view", cls=Command)
 @click.argument("reports", required=False, type=FOLDER)
 @DATA_DIR
 @flag("--annotator", "Your name, which is stored with each label. Default: your user name.")

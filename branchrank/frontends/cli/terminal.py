@@ -117,15 +117,11 @@ def _open_closed_streams() -> None:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    If ``resumes`` is true, an interrupted command can be run again to resume its work. Other commands print
-    ``interrupted`` when Ctrl-C ends them.
+    If ``resumes`` is true, an interrupted command can be run again to resume its work.
     """
 
-    def __init__(
-        self, *arguments: Any, resumes: bool = False, interrupted: str = "interrupted", **named: Any
-    ) -> None:
+    def __init__(self, *arguments: Any, resumes: bool = False, **named: Any) -> None:
         self.resumes = resumes
-        self.interrupted = interrupted
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
         self.has_many_flags = sum(isinstance(each, click.Option) for each in self.params) > MANY
@@ -182,7 +178,7 @@ class Command(click.Command):
 
     def _interrupted(self, ctx: click.Context) -> str:
         if not self.resumes:
-            return self.interrupted
+            return "interrupted"
         fresh = " without --fresh" if ctx.params.get("fresh") else ""
         return f"interrupted; to resume, run the same command again{fresh} (finished work is kept)"
 

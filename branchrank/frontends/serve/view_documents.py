@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from branchrank.core.errors import BranchRankError, CorpusError, QuestionError, UsageError, nearest
+from branchrank.core.errors import BranchRankError, CorpusError, QuestionError, UsageError
 from branchrank.core.io.files import digest_of
 from branchrank.core.io.printable import safe
 from branchrank.core.records import GoldItem, Question, Record
@@ -55,7 +55,6 @@ class Documents(Mapping[str, list[str]]):
         self._digests: dict[tuple[str, ...], str] = {}
         self._checked_ns = 0
         self._lines: dict[str, tuple[int, list[str]]] = {}
-        self._shown: dict[str, tuple[list[str], ShownDocument]] = {}
         self.problem = ""
         self._root: Path | None = None
 
@@ -114,13 +113,7 @@ class Documents(Mapping[str, list[str]]):
                 lines = self[source]
             except KeyError:
                 raise CorpusError(f"the workspace has no document {source!r}") from None
-            found = self._shown.get(source)
-            if found is None or found[0] is not lines:
-                made = ShownDocument(
-                    source=safe(source), digest=digest_of(lines), lines=tuple(map(safe, lines))
-                )
-                found = self._shown[source] = (lines, made)
-            return found[1]
+            return ShownDocument(source=safe(source), digest=digest_of(lines), lines=tuple(map(safe, lines)))
 
     @property
     def sources(self) -> list[str]:
@@ -132,7 +125,7 @@ class Documents(Mapping[str, list[str]]):
     def places(self, words: str) -> list[tuple[str, int, str]]:
         """Find documents by name and sections by heading, with the first line and the heading of each.
 
-        A document with exactly this name is the only result. Without a match, the most similar name is found.
+        A document with exactly this name is the only result.
         """
         sources, wanted = self.sources, words.casefold().split()
         if words in sources:
@@ -149,9 +142,7 @@ class Documents(Mapping[str, list[str]]):
                 for document in read_documents(self.root, [source], []):
                     sections = (each for each in document.sections if matches(each.title))
                     found += [(source, each.line_start, safe(each.title)) for each in sections]
-        forms = {form: each for each in sources for form in (Path(each).stem, Path(each).name, each)}
-        near = nearest(words, forms)
-        return found[:MOST_PLACES] or ([(forms[near], 1, "")] if near else [])
+        return found[:MOST_PLACES]
 
 
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]

@@ -196,7 +196,9 @@ class QuestionLists:
             "experiments": [safe(run.record.experiment) for run in runs],
             "predictors": list(predictors),
             "outcomes": OUTCOMES,
-            "stages": sorted({answer.lost for answer in _all_answers(runs)} - {""}),
+            "stages": sorted(
+                {each.lost for run in runs for answers in run.answers.values() for each in answers} - {""}
+            ),
             "slices": [[safe(label), list(map(safe, values))] for label, values in runs[0].cuts.items()],
             "total": len(runs[0].asked),
             "tally": _tally(runs, found) if len(found) < len(runs[0].asked) else [],
@@ -245,12 +247,6 @@ class QuestionLists:
                 }
             )
         return found
-
-
-def _all_answers(runs: Sequence[RunQuestions]) -> Iterator[ShownAnswer]:
-    for run in runs:
-        for answers in run.answers.values():
-            yield from answers
 
 
 def _matches(question: Question, runs: Sequence[RunQuestions], filters: Filters) -> bool:

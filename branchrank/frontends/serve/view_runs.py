@@ -16,7 +16,6 @@ from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,7 @@ from branchrank.core.records import Record
 from branchrank.core.settings import BenchmarkSettings
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import primary_measure
-from branchrank.runs.directory import ListedRun, RunRecord, list_run, read_run
+from branchrank.runs.directory import ListedRun, list_run, read_run
 from branchrank.runs.rows import UntracedRow
 from branchrank.runs.run_comparison import Pair, changed_settings, tested_pairs
 from branchrank.runs.run_data import RunData
@@ -187,21 +186,15 @@ def summarize_run(key: str, directory: Path) -> RunSummary:
         measure=measure,
         scores=scores,
         verdicts=verdicts,
-        **_facts(record),
+        created=safe(record.created),
+        experiment=safe(record.experiment),
+        name=safe(record.name),
+        split=safe(record.split),
+        questions=len(record.question_ids),
+        digest=record.questions_digest[:16],
+        corpus=safe(record.corpus),
+        systems=tuple(safe(each.name) for each in record.predictors),
     )
-
-
-def _facts(record: RunRecord) -> dict[str, Any]:
-    return {
-        "created": safe(record.created),
-        "experiment": safe(record.experiment),
-        "name": safe(record.name),
-        "split": safe(record.split),
-        "questions": len(record.question_ids),
-        "digest": record.questions_digest[:16],
-        "corpus": safe(record.corpus),
-        "systems": tuple(safe(each.name) for each in record.predictors),
-    }
 
 
 def _table(directory: Path, name: str) -> list[dict[str, str]]:
@@ -215,7 +208,9 @@ def _table(directory: Path, name: str) -> list[dict[str, str]]:
 
 def _scores(lines: Iterable[dict[str, str]], measure: str) -> Iterator[SystemScore]:
     for line in lines:
-        value, low, high = (_number(line.get(f"{measure}{end}")) for end in ("", "_low", "_high"))
+        value, low, high = (
+            float(cell) if (cell := line.get(f"{measure}{end}")) else None for end in ("", "_low", "_high")
+        )
         found = None if value is None else Estimate(value=value, low=low, high=high, n=0)
         yield SystemScore(
             system=safe(line.get("predictor") or ""),
@@ -224,10 +219,6 @@ def _scores(lines: Iterable[dict[str, str]], measure: str) -> Iterator[SystemSco
             high=high,
             text=interval(found, measure),
         )
-
-
-def _number(cell: str | None) -> float | None:
-    return float(cell) if cell else None
 
 
 def _verdicts(lines: Iterable[dict[str, str]], measure: str) -> Iterator[Verdict]:

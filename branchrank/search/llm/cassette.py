@@ -99,7 +99,9 @@ class Cassette(Closing):
         """Store one call on disk."""
         content = _json(_addressed(request, model, endpoint))
         labels = (request.stage, request.context.question_id, content, _json(recorded))
-        self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
+        row = (call_key(request, model, endpoint), *map(self._redact, labels))
+        with self._guarded():
+            self._database.put([(*row, _checksum(row))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
         """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
@@ -141,10 +143,6 @@ class Cassette(Closing):
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._guarded():
             return self._database.rows(statement, values)
-
-    def _put(self, rows: list[tuple[str, ...]]) -> None:
-        with self._guarded():
-            self._database.put([(*row, _checksum(row)) for row in rows])
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.request import BudgetError
 
+_RAISE = "raise {} and run the command again; finished calls are kept"
 Price = Annotated[float, Meta(ge=0)]
 
 
@@ -166,20 +167,11 @@ class Budget:
         with self._lock:
             most_calls, most_tokens = self._settings.max_calls, self._settings.max_tokens
             if most_calls and self.calls >= most_calls:
-                raise BudgetError(
-                    f"all {most_calls} LLM calls have been used",
-                    remedy=Remedy(
-                        "raise {} and run the command again; finished calls are kept", "--max-calls"
-                    ),
-                )
+                text = f"all {most_calls} LLM calls have been used"
+                raise BudgetError(text, remedy=Remedy(_RAISE, "--max-calls"))
             if most_tokens and self.tokens + tokens > most_tokens:
-                raise BudgetError(
-                    f"{self.tokens} of {most_tokens} LLM tokens have been used, and the next call needs "
-                    f"about {tokens} tokens",
-                    remedy=Remedy(
-                        "raise {} and run the command again; finished calls are kept", "--max-tokens"
-                    ),
-                )
+                text = f"{self.tokens} of {most_tokens} LLM tokens have been used, and the next call needs "
+                raise BudgetError(f"{text}about {tokens} tokens", remedy=Remedy(_RAISE, "--max-tokens"))
             self.calls += 1
             self.tokens += tokens
 

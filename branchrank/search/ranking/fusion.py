@@ -62,10 +62,8 @@ def fuse(
     elif slot.method == "score":
         most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
         fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)
-    elif slot.method == "rrf":
-        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / total
     else:
-        raise ValueError(f"no function fuses lists by {slot.method!r}")
+        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / total
     if not slot.unit_interval:
         return fused
     # Clip the scores, because rounding can give scores above 1 and a cosine can be negative.
@@ -76,10 +74,7 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
     """Fuse ranked lists with RRF: ``score(d) = sum_i w_i / (k + rank_i(d))``, where ranks start at 1.
 
     All ``weights`` default to 1. A key that occurs twice in a branch counts only once, at its better rank.
-    Raises ``ValueError`` for a negative weight or ``k <= -1``.
     """
-    if k <= -1:
-        raise ValueError(f"the constant k of RRF must be above -1, not {k}")
     return _fuse(branches, weights, lambda scores: [1.0 / (k + rank) for rank in range(1, len(scores) + 1)])
 
 
@@ -108,8 +103,6 @@ def _fuse(
     fused: dict[str, float] = {}
     for name in sorted(branches):
         weight = 1.0 if weights is None else weights.get(name, 1.0)
-        if weight < 0 or math.isnan(weight):
-            raise ValueError(f"the weight of branch {name!r} must be at least 0, not {weight}")
         if weight == 0 or not branches[name]:
             continue
         ranking = _distinct(RankedList.of(branches[name]))

@@ -40,10 +40,8 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
     Each mapping in ``signals`` maps chunk ids to scores of one kind. A chunk that is missing from a mapping
-    scores 0. Raises ``ValueError`` if ``chunks`` is empty.
+    scores 0.
     """
-    if not chunks:
-        raise ValueError("cannot choose a passage, because the list of chunks is empty")
     lists = {
         str(number): ranked({chunk: signal.get(chunk, 0.0) for chunk in chunks})
         for number, signal in enumerate(signals)
