@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 BUILTIN = (SECTIONS, "window", "recursive", "sentences", "document")
 _KNOWN = (*BUILTIN, *(f"{package}:CLASS" for package in PACKAGES))
 CHUNKERS = Registry[object]("chunker", "chunkers", dict.fromkeys(_KNOWN, ""), flag="--chunker")
-#: The number of characters that may be searched for texts that do not occur in a document.
-_SEARCHED = 1 << 28
 
 
 class Chunker(Protocol):
@@ -221,7 +219,6 @@ class _LineFinder:
         self._start = self._end = 0
         #: An offset with whitespace, and the same offset without.
         self._known = (0, 0)
-        self._budget = max(_SEARCHED, 64 * len(self._text))
 
     def find(self, text: str, start_index: object = None) -> tuple[int, int] | None:
         """Return the first and the last line of a chunk's text, or ``None`` if the text does not occur."""
@@ -241,13 +238,10 @@ class _LineFinder:
         return self._line(start), self._line(self._end - 1)
 
     def _search(self, wanted: str) -> int:
-        if self._budget <= 0:
-            return -1
         for first in (max(self._start, self._end + 1 - len(wanted)), self._start, 0):
             start = self._text.find(wanted, first)
             if start >= 0:
                 return start
-            self._budget -= len(self._text) - first
         return -1
 
     def _anchored(self, text: str) -> tuple[int, int] | None:

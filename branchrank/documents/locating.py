@@ -32,7 +32,6 @@ from urllib.parse import unquote
 import numpy as np
 from msgspec.structs import replace
 
-from branchrank.core.errors import UsageError
 from branchrank.core.records import Passage, Record, Span
 from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.documents.reading import document_lines
@@ -108,8 +107,6 @@ class Locator:
     def __init__(
         self, documents: Mapping[str, Sequence[str]], min_similarity: float = _MIN_SIMILARITY
     ) -> None:
-        if not 0.5 <= min_similarity <= 1:
-            raise UsageError(f"min_similarity = {min_similarity}; from 0.5 to 1", remedy="min_similarity=0.9")
         self.documents = documents
         self.min_similarity = min_similarity
 

@@ -34,7 +34,6 @@ from branchrank.documents.reading import document_lines, suffix_of
 
 MAX_BYTES = 2**18
 _MAX_ROWS = 100_000
-_MAX_DEPTH = 50
 _MKDOCS = ("mkdocs.yml", "mkdocs.yaml")
 _SIDEBARS = ("sidebars.json", "sidebars.js", "sidebars.ts")
 _LISTS = ("SUMMARY.md", "_sidebar.md")
@@ -155,8 +154,6 @@ def _rows_of(file: _File) -> Iterator[Row]:
 
 def _rows(entry: Any, depth: int) -> Iterator[Row]:
     """Yield the rows of a ``nav`` or of sidebars."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"it has more than {_MAX_DEPTH} levels")
     if isinstance(entry, str):
         yield depth, entry
     elif isinstance(entry, list):

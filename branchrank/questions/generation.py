@@ -20,7 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -31,7 +31,6 @@ from branchrank.core.records import SEED, GoldItem, LLMCall, Node, Question, Rec
 from branchrank.documents.lines import NormalizedLines, normalize
 from branchrank.questions.anchoring import Lines
 from branchrank.questions.question_checks import content_stems, leaked_share
-from branchrank.search.llm.gateway import GatewayReply
 from branchrank.search.llm.prompts import question_messages, questions_schema, read_json
 from branchrank.search.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.search.llm.session import LLMWork
@@ -104,10 +103,13 @@ def generate_questions(
     count, per_section = options.count, options.per_section
     verify = _Verifier(lines, options.max_leakage)
     calls: list[LLMCall] = []
-    streak = _Streak()
+    faults: list[str | None] = []
+    stopped = ""
     waiting = iter(_drawn(sections, lines, options.seed))
-    while (missing := count - len(verify.accepted)) > 0 and not streak.stopped:
-        size = min(work.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
+    while (missing := count - len(verify.accepted)) > 0 and not stopped:
+        failed, _ = _streaks(faults)
+        most = MOST_FAILED - failed if failed else MOST_UNUSABLE
+        size = min(work.at_once, math.ceil(missing / per_section), most if calls else 1)
         wave = list(islice(waiting, size))
         if not wave:
             break
@@ -117,7 +119,10 @@ def generate_questions(
             for draft in answer.value or ():
                 if len(verify.accepted) < count:
                     verify.take(node, draft)
-            if streak.ends_with(answer):
+            faults.append(answer.fault)
+            failed, unusable = _streaks(faults)
+            if failed >= MOST_FAILED or unusable >= MOST_UNUSABLE:
+                stopped = f"{unusable} calls in a row gave no usable question: {answer.call.failure}"
                 break
         progress("questions", len(verify.accepted), count)
     return GeneratedQuestions(
@@ -126,7 +131,7 @@ def generate_questions(
         rejected=dict(sorted(verify.rejected.items())),
         sections_asked=len(calls),
         failed_calls=sum(call.outcome != "ok" for call in calls),
-        stopped=streak.stopped,
+        stopped=stopped,
     )
 
 
@@ -163,31 +168,10 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
     return Span(source=span.source, line_start=above + first, line_end=above + last)
 
 
-class _Streak:
-    """Counts consecutive failed calls, and consecutive calls without a usable question."""
-
-    def __init__(self) -> None:
-        self.failed = self.unusable = 0
-        self.stopped = ""
-
-    @property
-    def left(self) -> int:
-        """The number of calls that may be started at once before ``stopped`` is checked again."""
-        return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
-
-    def ends_with(self, answer: GatewayReply[list[_Draft]]) -> bool:
-        """Count one call, and return whether generation stops after it."""
-        if answer.fault is None:
-            self.failed = self.unusable = 0
-        elif answer.fault in _UNUSABLE:
-            self.failed, self.unusable = 0, self.unusable + 1
-        else:
-            self.failed += 1
-        counts = ((self.failed, MOST_FAILED), (self.unusable, MOST_UNUSABLE))
-        if any(count >= most for count, most in counts):
-            number = max(self.failed, self.unusable)
-            self.stopped = f"{number} calls in a row gave no usable question: {answer.call.failure}"
-        return bool(self.stopped)
+def _streaks(faults: Sequence[str | None]) -> tuple[int, int]:
+    """Return the numbers of the last consecutive calls that failed, and that gave no usable question."""
+    unusable = list(takewhile(lambda fault: fault is not None, reversed(faults)))
+    return len(list(takewhile(lambda fault: fault not in _UNUSABLE, unusable))), len(unusable)
 
 
 class _Verifier:

@@ -54,8 +54,6 @@ class _Line(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
 
 
-#: The prefix of ids that are made from the content of a question.
-_MADE = "q-"
 #: The keys with their default values.
 _KNOWN = dict(zip(_Line.__struct_fields__, _Line.__struct_defaults__, strict=True))
 #: The suggested fix when a command with the ``--questions`` flag can't read the question file.
@@ -82,9 +80,7 @@ def load_questions(path: Path, *, remedy: Remedies = "pass the path of a questio
         try:
             question = _question(line)
             if question.id in questions:
-                made = question.id.startswith(_MADE)
-                why = ", because the question and its gold files are the same" if made else ""
-                raise ValueError(f"an earlier line has the same id {question.id!r}{why}")
+                raise ValueError(f"an earlier line has the same id {question.id!r}")
             questions[question.id] = question
         except RecursionError:
             problems.append(f"{path}:{number}: the JSON is nested too deeply")
@@ -200,7 +196,7 @@ def _check_excluded(question: Question) -> None:
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
     """Return an id made from the question and the names of the gold files."""
-    return _MADE + digest_of([question, sorted(item.source_file for item in gold)])[:12]
+    return "q-" + digest_of([question, sorted(item.source_file for item in gold)])[:12]
 
 
 def _check_gold(item: GoldItem, level: GoldLevel) -> None:

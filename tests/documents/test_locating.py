@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import ROOT
 
-from branchrank.core.errors import UsageError
 from branchrank.core.records import Passage
 from branchrank.documents.locating import Anchor, Locator
 
@@ -193,10 +192,3 @@ def steps(case: Case) -> int:
 @pytest.mark.parametrize("case", [one_word, equal_rows])
 def test_four_times_the_text_and_corpus_take_four_times_the_work(case: Callable[[int], Case]) -> None:
     assert steps(case(1600)) < 5 * steps(case(400))
-
-
-@pytest.mark.parametrize("least", [0.4, 1.1])
-def test_a_minimum_similarity_out_of_range_names_the_argument(least) -> None:
-    with pytest.raises(UsageError, match="min_similarity") as caught:
-        Locator({}, least)
-    assert caught.value.remedy == "min_similarity=0.9"
