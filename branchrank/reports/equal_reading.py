@@ -8,14 +8,18 @@ average. A lead that this comparison doesn't confirm, with the same test, may co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from branchrank.core.io.table import Table
-from branchrank.core.records import Record
+from branchrank.core.records import Question, Record
 from branchrank.reports.blocks import ReportSection
 from branchrank.runs.run_data import RunData
 from branchrank.runs.words import number, percent
 from branchrank.scoring.comparison import Comparison
+from branchrank.scoring.matching import JudgedHit, is_file_level, resolve_source, without_excluded
 from branchrank.scoring.measures import mean
-from branchrank.scoring.passage_size import found_within
 
 #: The numbers of returned lines within which gold is looked for.
 BUDGETS = (25, 50, 100, 200)
@@ -98,3 +102,28 @@ def _found(run: RunData, predictor: str, lines: int) -> dict[str, float]:
         )
         for key in scores.answerable
     }
+
+
+def found_within(hits: Sequence[JudgedHit], question: Question, lines: int) -> bool:
+    """Return whether the first ``lines`` lines of the hits, read from the best hit on, contain gold.
+
+    A hit that exceeds the number of lines is cut. A cut hit counts only if its remaining lines overlap the
+    gold lines, or if the gold is its whole file.
+    """
+    left = lines
+    for hit in without_excluded(hits, question):
+        if left <= 0:
+            return False
+        cut = msgspec.structs.replace(
+            hit.span,
+            source=resolve_source(hit.source, question),
+            line_end=min(hit.line_end, hit.line_start + left - 1),
+        )
+        if (hit.gold is not None and hit.span.lines <= left) or any(
+            cut.source == item.source_file
+            and (is_file_level(item, question) or (item.span is not None and cut.overlap(item.span)))
+            for item in question.gold
+        ):
+            return True
+        left -= hit.span.lines
+    return False

@@ -31,7 +31,6 @@ from branchrank.core.settings import DEFAULT_REPORTS, DEMO_FOLDER
 from branchrank.core.spec import System
 from branchrank.index.embedders.protocol import EmbedderIdentity
 from branchrank.index.manifest import DistanceCalibration
-from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
 from branchrank.search.llm.ledger import PriceTable
 from branchrank.search.systems.query import read_filters
@@ -132,6 +131,21 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     scripts: dict[str, float] = msgspec.field(default_factory=dict)
     languages: tuple[str, ...] = ()
     identity: EmbedderIdentity | None = None
+
+
+class Provenance(Record, frozen=True, kw_only=True):
+    """The code and the machine that a run used."""
+
+    branchrank: str
+    git_commit: str
+    git_dirty: bool | None
+    python: str
+    packages: dict[str, str]
+    system: str
+    machine: str
+    processor: str
+    cores: int
+    memory_bytes: int
 
 
 class SealRecord(Record, frozen=True, kw_only=True):

@@ -134,30 +134,27 @@ def _blank_lines(
     for item in question.gold:
         span = item.span
         if span is not None and has_lines(item, question):
-            own = item.source_file == question.gold[0].source_file
-            sources = (item.source_file, *(question.source_aliases if own else ()))
-            text = next(filter(None, map(lines, sources)), [])
-            blank = blank_lines(text[span.line_start - 1 : span.line_end], span.line_start)
+            blank = blank_lines(_text(question, span, lines), span.line_start)
             found.setdefault(item.source_file, set()).update(blank)
     return {source: tuple(sorted(numbers)) for source, numbers in found.items()}
 
 
+def _text(question: Question, span: Span, lines: Callable[[str], Sequence[str]]) -> Sequence[str]:
+    """Return the lines of a span, which can be in an alias of the source of the first gold item."""
+    own = span.source == question.gold[0].source_file
+    sources = (span.source, *(question.source_aliases if own else ()))
+    return next(filter(None, map(lines, sources)), ())[span.line_start - 1 : span.line_end]
+
+
 def _digest(question: Question, lines: Callable[[str], Sequence[str]]) -> str:
     """Return a digest of everything that scores depend on, except for where the gold is."""
-
-    def text(span: Span) -> str:
-        own = span.source == question.gold[0].source_file
-        sources = (span.source, *(question.source_aliases if own else ()))
-        found = next(filter(None, map(lines, sources)), [])
-        return lines_digest(found[span.line_start - 1 : span.line_end])
-
     gold = [
-        (text(item.span), item.relevance)
+        (lines_digest(_text(question, item.span, lines)), item.relevance)
         if item.span is not None and has_lines(item, question)
         else (item.source_file, lines_digest([item.answer_quote or ""]), item.relevance)
         for item in hashed(question).gold
     ]
-    excluded = list(map(text, question.excluded_spans))
+    excluded = [lines_digest(_text(question, span, lines)) for span in question.excluded_spans]
     return digest_of([gold, question.needs, question.gold_level, excluded])[:DIGEST_DIGITS]
 
 

@@ -1,7 +1,8 @@
 """A run's summary, which has one row per predictor with scores, sizes, times and costs.
 
 :class:`SummaryRow` is the table of its columns. Each column is one entry, with what it is computed from, its
-heading and the tables that show it. ``summary.csv`` has every column, in the order of the entries.
+heading and the tables that show it. ``summary.csv`` has every column, in the order of the entries. The
+passage size is beside every strict hit rate, because returning whole files inflates the strict hit rate.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from branchrank.core.io.table import Table, table_of
-from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, SHOWN, AgentLog
+from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, SHOWN, UNPLACED, AgentLog, Record, Span
 from branchrank.runs.scores import STANDARD, Estimate, Scores
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
-from branchrank.scoring.matching import Judged, has_lines
+from branchrank.scoring.matching import Judged, has_lines, is_file_level, resolve_source
 from branchrank.scoring.measures import NamedMeasure, mean
-from branchrank.scoring.passage_size import PassageSize, disjoint, passage_size
 
 #: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
@@ -28,6 +30,65 @@ T = TypeVar("T")
 #: The tables of the summary: ``summary.csv``, and the first table of the terminal and of the report.
 Place = Literal["csv", "terminal", "report"]
 _whole, _spent = partial(number, digits=0), partial(number, missing=NOT_REPORTED)
+
+
+class PassageSize(Record, frozen=True, kw_only=True):
+    """The number of lines in the hits for one question, and how many of these lines are gold.
+
+    ``lines`` is the sum of the hits' lengths in lines, so a line in two hits counts twice. The other values
+    count only lines with content. ``gold_lines`` counts the distinct gold lines that the hits contain.
+    ``span_precision`` is ``gold_lines`` divided by the number of returned lines, or 0 without hits.
+    ``gold_coverage`` is the largest share of a gold item's lines that the hits contain, because one gold item
+    is enough to answer the question. ``span_precision`` and ``gold_coverage`` are ``None`` for file-level
+    gold and for unanswerable questions. ``repeated_pages`` counts the hits that are on the same page as a
+    higher-ranked hit.
+    """
+
+    hits: int
+    repeated_pages: int
+    lines: int
+    gold_lines: int
+    span_precision: float | None
+    gold_coverage: float | None
+
+
+def passage_size(judged: Judged) -> PassageSize:
+    """Count the lines and gold lines in the hits for one question.
+
+    Hits without a place in the corpus are ignored.
+    """
+    question = judged.question
+    kept = [hit for hit in judged.hits if hit.source != UNPLACED]
+    lines = sum(hit.span.lines for hit in kept)
+    returned = disjoint(map(judged.resolved, kept))
+    gold = [item.span for item in question.gold if not is_file_level(item, question) and item.span]
+    gold_lines = sum(judged.gold_lines(span, returned) for span in disjoint(gold))
+    # Gold that has only blank lines counts, although the lines of the hits don't.
+    counted = max(gold_lines, lines - sum(hit.blank_lines or 0 for hit in kept))
+    return PassageSize(
+        hits=len(kept),
+        repeated_pages=len(kept) - len({resolve_source(hit.source, question) for hit in kept}),
+        lines=lines,
+        gold_lines=gold_lines,
+        span_precision=(gold_lines / counted if counted else 0.0) if gold else None,
+        gold_coverage=max(
+            (judged.gold_lines(span, returned) / judged.gold_lines(span, [span]) for span in gold),
+            default=None,
+        ),
+    )
+
+
+def disjoint(spans: Iterable[Span]) -> list[Span]:
+    """Merge overlapping spans into disjoint spans that cover the same lines."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        last = found[-1] if found else None
+        if last and last.source == span.source and span.line_start <= last.line_end:
+            end = max(last.line_end, span.line_end)
+            found[-1] = msgspec.structs.replace(last, line_end=end)
+        else:
+            found.append(span)
+    return found
 
 
 class Measured:

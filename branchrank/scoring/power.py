@@ -97,37 +97,33 @@ def _differing(n: int, disagreement: float, alpha: float) -> tuple[Counts, Count
     return differing, critical, chances
 
 
-def detectable_hit_difference(
-    n: int, disagreement: float, alpha: float = ALPHA, power: float = POWER
-) -> float | None:
-    """Return the smallest true difference in hit rate that ``n`` questions can detect with power ``power``.
+def detectable_hit_difference(n: int, disagreement: float, alpha: float = ALPHA) -> float | None:
+    """Return the smallest true difference in hit rate that ``n`` questions can detect with 80% power.
 
     Returns ``None`` if the power is too low even when all questions on which the systems differ favor the
     same system.
     """
-    if hit_power(n, disagreement, disagreement, alpha) < power:
+    if hit_power(n, disagreement, disagreement, alpha) < POWER:
         return None
     low, high = 0.0, disagreement
     while high - low > 1e-4:
         middle = (low + high) / 2
-        if hit_power(n, disagreement, middle, alpha) < power:
+        if hit_power(n, disagreement, middle, alpha) < POWER:
             low = middle
         else:
             high = middle
     return high
 
 
-def questions_for_hit_difference(
-    disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
-) -> int | None:
-    """Return the number of questions needed to detect a ``difference`` in hit rate with power ``power``.
+def questions_for_hit_difference(disagreement: float, difference: float, alpha: float = ALPHA) -> int | None:
+    """Return the number of questions needed to detect a ``difference`` in hit rate with 80% power.
 
     Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
     difference = abs(difference)
     if difference == 0:
         return None
-    return _least(lambda n: hit_power(n, disagreement, difference, alpha) >= power)
+    return _least(lambda n: hit_power(n, disagreement, difference, alpha) >= POWER)
 
 
 def _least(enough: Callable[[int], bool]) -> int | None:
@@ -141,31 +137,29 @@ def _least(enough: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _z(alpha: float, power: float) -> float:
+def _z(alpha: float, power: float = POWER) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(1 - alpha / 2) + ndtri(power))
 
 
-def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
+def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA) -> float:
     """Return the smallest true difference in a graded measure that ``n`` questions can detect.
 
-    The probability of detecting the difference is ``power``. ``sd`` is the standard deviation of the
+    The probability of detecting the difference is 80%. ``sd`` is the standard deviation of the
     per-question differences.
     """
-    return _z(alpha, power) * sd / sqrt(n) if n else inf
+    return _z(alpha) * sd / sqrt(n) if n else inf
 
 
-def questions_for_mean_difference(
-    sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
-) -> int | None:
-    """Return the number of questions needed to detect a ``difference`` in a mean score with power ``power``.
+def questions_for_mean_difference(sd: float, difference: float, alpha: float = ALPHA) -> int | None:
+    """Return the number of questions needed to detect a ``difference`` in a mean score with 80% power.
 
     Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
     if difference == 0:
         return None
-    needed = max(2, ceil((_z(alpha, power) * sd / difference) ** 2))
+    needed = max(2, ceil((_z(alpha) * sd / difference) ** 2))
     return needed if needed <= MOST_QUESTIONS else None
 
 

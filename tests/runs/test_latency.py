@@ -19,7 +19,7 @@ from branchrank import Workspace
 from branchrank.core.errors import UsageError
 from branchrank.core.records import Hit, LLMCall, Question, Retrieval
 from branchrank.core.settings import BenchmarkSettings
-from branchrank.runs.bench.latency_pass import latency_pass
+from branchrank.runs.bench.running import latency_pass
 from branchrank.runs.rows import Row
 from branchrank.runs.summary import Warm
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL

@@ -9,13 +9,13 @@ from support.comparing import against, sign_flip
 from support.gold import gold, hit, question
 
 from branchrank.runs.estimates import fragility, risk_coverage
+from branchrank.runs.summary import passage_size
 from branchrank.runs.timings import percentile
 from branchrank.scoring import intervals, power, significance
 from branchrank.scoring.comparison import gate
 from branchrank.scoring.intervals import AskedPages
 from branchrank.scoring.matching import judge
 from branchrank.scoring.measures import DEFINITIONS, parse_measure
-from branchrank.scoring.passage_size import passage_size
 from branchrank.scoring.significance import difference_interval
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.core.records import UNPLACED, GoldItem, Span
+from branchrank.reports.equal_reading import found_within
+from branchrank.runs.summary import passage_size
 from branchrank.scoring.matching import judge
-from branchrank.scoring.passage_size import found_within, passage_size
 
 
 @given(hits_of, golds_of, st.sets(st.integers(1, 16), max_size=6))

@@ -17,10 +17,10 @@ from support.scripted_llm import ScriptedLLM
 
 from branchrank.core.errors import UsageError
 from branchrank.core.io.keys import Endpoint, open_endpoint
-from branchrank.core.io.printable import Redactor, hide_credentials
+from branchrank.core.io.printable import Redactor, hide_credentials, scrubbed
 from branchrank.core.records import Record
 from branchrank.core.settings import LLMSettings
-from branchrank.runs.bench.record import scrubbed
+from branchrank.runs.bench.record import IDENTITY
 from branchrank.search.llm.client import ChatClient
 from branchrank.search.llm.request import LLMRequest, Message
 
@@ -149,7 +149,7 @@ def test_no_password_of_a_url_is_recorded(password: str) -> None:
     url = f"redis://:{password}@h:6379/0"
     words = ["b", "-u", url, f"--u={url}", f"-u{url}", "--corpus", "it's here"]
     run = Recorded(command=shlex.join(words), settings={"cache": {"url": url}})
-    shown = scrubbed(run, {})
+    shown = scrubbed(run, {}, IDENTITY)
     bare = "redis://h:6379/0"
     assert shown.settings == {"cache": {"url": bare}}
     assert shlex.split(shown.command) == [word.replace(url, bare) for word in words]
@@ -171,7 +171,7 @@ def test_the_password_of_a_setting_is_redacted_everywhere(url: str, elsewhere: s
         settings={"cache": {"redis_url": url}, "other": {"text": f"it is {elsewhere}."}},
         warnings=(f"{elsewhere} is wrong",),
     )
-    shown = scrubbed(run, {})
+    shown = scrubbed(run, {}, IDENTITY)
     assert shown.command == "b --note '[key]'"
     assert shown.settings["other"] == {"text": "it is [key]."}
     assert shown.warnings == ("[key] is wrong",)
@@ -185,7 +185,7 @@ def test_a_malformed_url_is_recorded_without_its_password(form: str, url: str, b
         settings={"qdrant": {"url": url}, "other": {"text": "P:x@5"}},
         warnings=("hunter22 is wrong",),
     )
-    shown = scrubbed(run, {})
+    shown = scrubbed(run, {}, IDENTITY)
     assert shown.command == shlex.join([*shlex.split(f"b {form}".format(bare)), "--measure", "P:x@5"])
     assert shown.settings == {"qdrant": {"url": bare}, "other": {"text": "P:x@5"}}
     assert shown.warnings == ("[key] is wrong",)
@@ -193,7 +193,7 @@ def test_a_malformed_url_is_recorded_without_its_password(form: str, url: str, b
 
 def test_a_password_equal_to_a_predictor_name_does_not_redact_the_name() -> None:
     run = Recorded(predictors=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
-    assert scrubbed(run, {}).predictors == ("hybrid",)
+    assert scrubbed(run, {}, IDENTITY).predictors == ("hybrid",)
 
 
 def test_values_without_credentials_are_recorded_unchanged() -> None:
@@ -201,12 +201,12 @@ def test_values_without_credentials_are_recorded_unchanged() -> None:
         command=shlex.join(["b", "--url", "http://h:1/v1?page=2", "it's", 'a "b"', "me@host", ""]),
         settings={"llm": {"base_url": "http://h:1/v1", "about": "ask me@host about http://h, or you@host"}},
     )
-    assert scrubbed(run, OPENAI) == run
+    assert scrubbed(run, OPENAI, IDENTITY) == run
 
 
 @pytest.mark.parametrize("command", ["b --u 'redis://:hunter22@h", "b --u redis://:hun ter'22@h"])
 def test_a_command_that_cannot_be_parsed_is_stored_without_its_password(command: str) -> None:
-    shown = scrubbed(Recorded(command=command), {}).command
+    shown = scrubbed(Recorded(command=command), {}, IDENTITY).command
     assert "hun" not in shown
     assert "22" not in shown
 

@@ -15,12 +15,15 @@ import contextlib
 import json
 import logging
 import re
+import shlex
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
+R = TypeVar("R", bound=msgspec.Struct)
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
@@ -233,3 +236,71 @@ def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
             logging.getLogger(name).addFilter(guard)
             guarded.callback(logging.getLogger(name).removeFilter, guard)
     return guarded.close
+
+
+def scrubbed(record: R, environment: Mapping[str, str], identity: Collection[str]) -> R:
+    """Return the record without the API keys in ``environment`` and without the credentials in URLs.
+
+    Passwords are collected from every URL in the record and from the value of every field or flag that
+    expects a URL. User names and passwords are removed from all URLs, API keys from every string. The
+    collected passwords are removed from all strings, except in the fields ``identity``, such as names,
+    because a password such as "hybrid" may also be the name of a system. A ``command`` field is split into
+    words as a shell would split it.
+    """
+    fields = msgspec.to_builtins(record)
+    words = _words(fields.pop("command")) if "command" in fields else None
+    urls = [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+
+    def collect(name: str, text: str) -> str:
+        if is_url(text) or means_url(name):
+            urls.append(text)
+        return text
+
+    _each("", fields, collect)
+    learned = {secret for url in urls for secret in url_secrets(url)}
+    redact = Redactor((*environment_secrets(environment), *learned))
+
+    def scrub(name: str, text: str) -> str:
+        return hide_credentials(value_to_show(name, text), environment)
+
+    def scrub_fully(name: str, text: str) -> str:
+        return redact(scrub(name, text))
+
+    kept = {
+        name: _each(name, value, scrub if name in identity else scrub_fully) for name, value in fields.items()
+    }
+    if words is not None:
+        kept["command"] = shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)
+    return msgspec.convert(kept, type(record))
+
+
+def _words(command: str) -> list[tuple[str, str, str]]:
+    """Split a command into words, and return a tuple ``(flag, prefix, rest)`` for each word.
+
+    If ``FLAG`` expects a URL, the tuple for the word ``FLAG=VALUE`` is ``(FLAG, "FLAG=", VALUE)``, and the
+    tuple for a word ``VALUE`` after ``FLAG`` is ``(FLAG, "", VALUE)``. For any other word, the tuple is
+    ``("", "", word)``. A command that a shell could not split is treated as one word.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return [("", "", command)]
+    result = []
+    for before, word in zip(["", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and means_url(flag):
+            result.append((flag, flag + equals, value))
+        else:
+            result.append((before if before.startswith("-") and means_url(before) else "", "", word))
+    return result
+
+
+def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
+    """Apply ``change`` to every string in a structure, except field names."""
+    if isinstance(value, str):
+        return change(name, value)
+    if isinstance(value, dict):
+        return {key: _each(key, item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(name, item, change) for item in value]
+    return value

@@ -8,7 +8,7 @@
    :data:`~branchrank.runs.adapters.MOST_HITS` hits and :data:`MOST_BYTES` bytes.
 3. If the child does not answer in time, or exits, the query fails, and the next query starts a new child. If
    several children in a row exit, the run ends with an error.
-4. The median time of empty round trips is subtracted from the latencies (:mod:`.latency_pass`).
+4. The median time of empty round trips is subtracted from the latencies (:mod:`.running`).
 
 The gold, the rows and the other systems are in the memory of the command only. The gold on disk can be read.
 """

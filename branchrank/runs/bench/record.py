@@ -1,10 +1,7 @@
 """What ``run.json`` says about a plan: the record of a run, without credentials, and the seal of a plan.
 
 1. The record contains everything that is needed to describe the run and to repeat it.
-2. Passwords are collected from every URL in the record and from the value of every field or flag that expects
-   a URL. User names and passwords are removed from all URLs. API keys that are set in environment variables
-   are removed from every string. The collected passwords are removed from all strings except those that
-   identify the run, such as names, because a password such as "hybrid" may also be the name of a system.
+2. Credentials are hidden (:func:`~branchrank.core.io.printable.scrubbed`).
 3. A seal is a file that is written before a run and contains every part of the plan that can change a row or
    a verdict, such as the questions, the corpus, the predictors, the settings and the baseline. Short values
    are stored unchanged, and long values are stored as SHA-256 digests. If a plan is run with a seal, any
@@ -16,28 +13,21 @@ the seal in a commit, an email or a study registry shows when the seal was made.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
-import shlex
-from collections.abc import Callable, Mapping
+import platform
+import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from branchrank.core.errors import InputError, UsageError
+from branchrank.core.execution import usable_cpus
 from branchrank.core.io.files import NOT_JSON, digest_of, write_bytes
-from branchrank.core.io.printable import (
-    ONE_URL,
-    Redactor,
-    bare_url,
-    environment_secrets,
-    hide_credentials,
-    is_url,
-    means_url,
-    url_secrets,
-    value_to_show,
-)
+from branchrank.core.io.printable import scrubbed
 from branchrank.core.records import Record
 from branchrank.core.settings import (
     BenchmarkSettings,
@@ -53,9 +43,32 @@ from branchrank.index.reader import Index
 from branchrank.questions.question_files import questions_digest
 from branchrank.runs.bench.opening import OpenPlan
 from branchrank.runs.bench.plan import AskedQuestions, Plan, check_plan
-from branchrank.runs.directory import RUN_JSON, IndexFacts, RunRecord, SealRecord
-from branchrank.runs.provenance import gather
+from branchrank.runs.directory import RUN_JSON, IndexFacts, Provenance, RunRecord, SealRecord
 from branchrank.search.llm.ledger import read_prices
+
+#: Packages whose version can change the results.
+PACKAGES = (
+    "bm25s",
+    "chromadb",
+    "docutils",
+    "markdown-it-py",
+    "numpy",
+    "onnxruntime",
+    "PyStemmer",
+    "qdrant-client",
+    "qdrant-edge-py",
+    "ripgrep",
+    "scipy",
+    "sentence-transformers",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+#: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.
+IDENTITY = {
+    *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
+    *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
+}
 
 
 def with_indexes(planned: RunRecord, opened: OpenPlan) -> RunRecord:
@@ -110,7 +123,7 @@ def planned_record(plan: Plan, asked: AskedQuestions) -> RunRecord:
         provenance=gather(),
         prices=read_prices(Path(prices)) if prices else None,
     )
-    return scrubbed(record, os.environ)
+    return scrubbed(record, os.environ, IDENTITY)
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
@@ -155,77 +168,55 @@ def relative(path: Path) -> str:
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
 
 
-R = TypeVar("R", bound=Record)
-#: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.
-_IDENTITY = {
-    *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
-    *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
-}
+def gather() -> Provenance:
+    """Return the code version, the package versions and the hardware that this process uses."""
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain") if commit else ""
+    return Provenance(
+        branchrank=_version("branchrank"),
+        git_commit=commit,
+        git_dirty=bool(status) if commit else None,
+        python=platform.python_version(),
+        packages={name: found for name in PACKAGES if (found := _version(name))},
+        system=f"{platform.system()} {platform.release()}",
+        machine=platform.machine(),
+        processor=_processor(),
+        cores=usable_cpus(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )
 
 
-def scrubbed(record: R, environment: Mapping[str, str]) -> R:
-    """Return the record without the API keys in ``environment`` and without the credentials in URLs.
-
-    A ``command`` field is split into words as a shell would split it.
-    """
-    fields = msgspec.to_builtins(record)
-    words = _words(fields.pop("command")) if "command" in fields else None
-    urls = [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
-
-    def collect(name: str, text: str) -> str:
-        if is_url(text) or means_url(name):
-            urls.append(text)
-        return text
-
-    _each("", fields, collect)
-    learned = {secret for url in urls for secret in url_secrets(url)}
-    redact = Redactor((*environment_secrets(environment), *learned))
-
-    def scrub(name: str, text: str) -> str:
-        return hide_credentials(value_to_show(name, text), environment)
-
-    def scrub_fully(name: str, text: str) -> str:
-        return redact(scrub(name, text))
-
-    kept = {
-        name: _each(name, value, scrub if name in _IDENTITY else scrub_fully)
-        for name, value in fields.items()
-    }
-    if words is not None:
-        kept["command"] = shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)
-    return msgspec.convert(kept, type(record))
-
-
-def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split a command into words, and return a tuple ``(flag, prefix, rest)`` for each word.
-
-    If ``FLAG`` expects a URL, the tuple for the word ``FLAG=VALUE`` is ``(FLAG, "FLAG=", VALUE)``, and the
-    tuple for a word ``VALUE`` after ``FLAG`` is ``(FLAG, "", VALUE)``. For any other word, the tuple is
-    ``("", "", word)``. A command that a shell could not split is treated as one word.
-    """
+def _version(package: str) -> str:
+    """Return the version of an installed package, or "" if it is not installed."""
     try:
-        words = shlex.split(command)
-    except ValueError:
-        return [("", "", command)]
-    result = []
-    for before, word in zip(["", *words], words, strict=False):
-        flag, equals, value = word.partition("=")
-        if equals and means_url(flag):
-            result.append((flag, flag + equals, value))
-        else:
-            result.append((before if before.startswith("-") and means_url(before) else "", "", word))
-    return result
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
-def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Apply ``change`` to every string in a structure, except field names."""
-    if isinstance(value, str):
-        return change(name, value)
-    if isinstance(value, dict):
-        return {key: _each(key, item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_each(name, item, change) for item in value]
-    return value
+def _git(*words: str) -> str:
+    """Return the output of a read-only Git command in this package's checkout, or "" outside a checkout."""
+    try:
+        answer = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        found = re.search(
+            r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor()
 
 
 Part = str | int | float | bool | None
