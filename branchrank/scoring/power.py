@@ -261,6 +261,11 @@ def plan(
     for name, share in (("rate", rate_expected), ("disagreement", disagreement), ("icc", pages.icc)):
         if not 0 <= share <= 1:
             raise UsageError(f"{name} is {share}, which is not in 0..1", remedy="give a share from 0 to 1")
+    if n < 1 or family < 1:
+        raise UsageError(
+            f"a plan for {n} questions and {family} candidates is not possible",
+            remedy="give at least one question and one candidate",
+        )
     if difference == 0:
         raise UsageError(
             "a difference of 0 can't be detected, because no number of questions is enough",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.runs import provenance
+from branchrank.runs.bench import record
 
 
 def test_git_commands_do_not_change_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_git_commands_do_not_change_the_checkout(monkeypatch: pytest.MonkeyPatch
         return real(words, **options)
 
     monkeypatch.setattr(subprocess, "run", watched)
-    made = provenance.gather()
+    made = record.gather()
     assert asked
     assert all(words[:2] == ["git", "--no-optional-locks"] for words in asked)
     assert (made.git_dirty is None) == (made.git_commit == "")
@@ -31,12 +31,12 @@ def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
         raise FileNotFoundError("git")
 
     monkeypatch.setattr(subprocess, "run", gone)
-    made = provenance.gather()
+    made = record.gather()
     assert (made.git_commit, made.git_dirty) == ("", None)
 
 
 def test_the_machine_description_contains_no_user_name() -> None:
-    made = provenance.gather()
+    made = record.gather()
     assert made.cores >= 1
     assert made.memory_bytes > 0
     installed = {"torch"} if find_spec("torch") else set()
