@@ -11,6 +11,7 @@ from mcp import Client
 from branchrank.core.errors import ArtifactError, UsageError
 from branchrank.frontends.serve.mcp import mcp_server
 from branchrank.frontends.serve.service import Service, Workers
+from branchrank.search.systems import search_tools
 from branchrank.search.systems.search_tools import SearchTools
 from branchrank.search.systems.toolbox import Citation, Toolbox, ToolReply, read_answer
 
@@ -167,10 +168,13 @@ def test_a_reply_is_the_answer_of_the_search_tool(toolbox: Toolbox, tools: Searc
 
 
 @pytest.mark.parametrize("tool", QUERIES)
-def test_a_small_answer_shows_and_counts_what_it_contains(tools: SearchTools, tool: str) -> None:
+def test_a_small_answer_shows_and_counts_what_it_contains(
+    tools: SearchTools, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = call(Toolbox(tools), tool, **{QUERIES[tool]: "cache"})
     for size in (60, 150, 250):
-        reply = call(Toolbox(tools, answer_bytes=size), tool, **{QUERIES[tool]: "cache"})
+        monkeypatch.setattr(search_tools, "ANSWER_BYTES", size)
+        reply = call(Toolbox(tools), tool, **{QUERIES[tool]: "cache"})
         assert reply.characters + reply.cut == whole.characters
         assert reply.cut > 0
         assert len(reply.shown) == reply.text.count("\n[") + reply.text.startswith("[")
@@ -248,12 +252,15 @@ class TestReadFile:
     @pytest.fixture
     def long(self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch) -> SearchTools:
         """The text of ``cache.rst`` is long."""
-        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", LONG))
+        monkeypatch.setattr(type(tools.reader), "read", lambda *_: ("cache.rst", LONG))
         return tools
 
     @pytest.mark.parametrize("size", [100, 1_000, 32 * 1024])
-    def test_a_long_file_is_read_in_parts(self, long: SearchTools, size: int) -> None:
-        toolbox = Toolbox(long, answer_bytes=size)
+    def test_a_long_file_is_read_in_parts(
+        self, long: SearchTools, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(search_tools, "ANSWER_BYTES", size)
+        toolbox = Toolbox(long)
         parts, start = [], 1901
         while start:
             reply = call(toolbox, "read_file", path="cache.rst", line_start=start)
@@ -275,17 +282,18 @@ class TestReadFile:
     def test_a_line_that_does_not_fit_is_cut(
         self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", f"{'ä' * 300}\r\nb\r\n"))
-        reply = call(Toolbox(tools, answer_bytes=101), "read_file", path="cache.rst")
+        monkeypatch.setattr(type(tools.reader), "read", lambda *_: ("cache.rst", f"{'ä' * 300}\r\nb\r\n"))
+        monkeypatch.setattr(search_tools, "ANSWER_BYTES", 101)
+        reply = call(Toolbox(tools), "read_file", path="cache.rst")
         assert (reply.characters, reply.cut) == (50, 255)
         assert "line_start=2" in reply.text
-        reply = call(Toolbox(tools, answer_bytes=101), "read_file", path="cache.rst", lines=1)
+        reply = call(Toolbox(tools), "read_file", path="cache.rst", lines=1)
         assert "line_start" not in reply.text
-        reply = call(Toolbox(tools, answer_bytes=101), "read_file", path="cache.rst", line_start=2)
+        reply = call(Toolbox(tools), "read_file", path="cache.rst", line_start=2)
         assert reply.text.endswith("  2 | b")
 
     def test_an_empty_file_shows_no_lines(self, tools: SearchTools, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(type(tools._reader), "read", lambda *_: ("cache.rst", ""))
+        monkeypatch.setattr(type(tools.reader), "read", lambda *_: ("cache.rst", ""))
         reply = call(Toolbox(tools), "read_file", path="cache.rst")
         assert (reply.shown, reply.error) == ((), "")
         assert "empty" in reply.status

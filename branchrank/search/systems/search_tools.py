@@ -121,7 +121,6 @@ class SearchTools:
     def __init__(self, engine: Engine, *, allowed_paths: Sequence[Path] = ()) -> None:
         """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
-        self.answer_bytes = ANSWER_BYTES
         self._allowed_paths = allowed_paths
         self._restrict(Query(text=""))
 
@@ -129,12 +128,6 @@ class SearchTools:
         self._within, sources = query, self.engine.sources
         admitted = sources.admitted_sources(query.filters)
         self.reader = FileReader(sources.corpus_root, admitted, self._allowed_paths)
-
-    def limited(self, answer_bytes: int) -> SearchTools:
-        """Return the same tools with at most ``answer_bytes`` of text in each answer."""
-        made = copy.copy(self)
-        made.answer_bytes = answer_bytes
-        return made
 
     def within(self, query: Query) -> SearchTools:
         """Return the same tools, without what the query's filters and excluded spans reject.
@@ -156,7 +149,7 @@ class SearchTools:
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options={"passage_lines": 0})
         found = self._retrieve(_with_ranking(_alone("grep_search", branch), ranking), query, limit, filters)
         context = self.engine.settings.part(GrepSettings).context_lines
-        fitted = _fitted(found.hits, context, self.answer_bytes)
+        fitted = _fitted(found.hits, context, ANSWER_BYTES)
         cut = _characters(found.hits) - _characters(fitted)
         if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
             notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
@@ -213,9 +206,9 @@ class SearchTools:
         source, asked, total = self._lines(path, line_start, lines)
         # Each line has its number in front.
         sizes = itertools.accumulate(len(line.encode()) + len(f"> {total} | ") + 1 for line in asked)
-        kept = asked[: sum(size <= self.answer_bytes for size in sizes)]
+        kept = asked[: sum(size <= ANSWER_BYTES for size in sizes)]
         if asked and not kept:
-            kept = [asked[0].encode()[: self.answer_bytes].decode(errors="ignore")]
+            kept = [asked[0].encode()[:ANSWER_BYTES].decode(errors="ignore")]
         text, last = "".join(kept), line_start + len(kept) - 1
         cut = sum(map(len, asked)) - len(text)
         notice = f"lines {line_start}-{last} of {total:,}" if total else "the file is empty"
@@ -271,10 +264,10 @@ class SearchTools:
     ) -> ToolAnswer:
         found = tuple(Found(hit=hit) for hit in retrieval.hits)
         sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
-        fitting = sum(size <= self.answer_bytes for size in sizes)
+        fitting = sum(size <= ANSWER_BYTES for size in sizes)
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
         if left_out := len(found) - fitting:
-            limit = f"{self.answer_bytes / 1024:.3g} KiB"
+            limit = f"{ANSWER_BYTES / 1024:.3g} KiB"
             notices.append(f"{left_out} more results were left out: an answer has at most {limit} of text")
         status = SearchStatus(
             tool=tool,

@@ -21,7 +21,7 @@ from branchrank.search.files.grep_search import Ranking
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.query import read_filters
-from branchrank.search.systems.search_tools import ANSWER_BYTES, SearchTools, ToolAnswer
+from branchrank.search.systems.search_tools import SearchTools, ToolAnswer
 
 #: The name of the tool that ends an agent's search.
 ANSWER = "answer"
@@ -166,13 +166,11 @@ class ToolReply(Record, frozen=True, kw_only=True):
 class Toolbox:
     """The tools that an agent may call. Thread-safe, and without a state."""
 
-    def __init__(
-        self, tools: SearchTools, names: Sequence[str] = tuple(TOOLS), answer_bytes: int = ANSWER_BYTES
-    ) -> None:
-        """Offer the tools in ``names`` and ``answer``, with up to ``answer_bytes`` of text per answer."""
+    def __init__(self, tools: SearchTools, names: Sequence[str] = tuple(TOOLS)) -> None:
+        """Offer the tools in ``names`` and ``answer``."""
         for name in names:
             check_choice("tools", name, [*TOOLS])
-        self._tools = tools.limited(answer_bytes)
+        self._tools = tools
         self._kinds = {name: kind for name, kind in TOOLS.items() if name in names}
         kinds: dict[str, type[msgspec.Struct]] = {**self._kinds, ANSWER: AnswerArguments}
         self.definitions = tuple(definition(name, kind) for name, kind in kinds.items())

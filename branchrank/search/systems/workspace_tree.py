@@ -30,7 +30,7 @@ from branchrank.documents.pageindex_json import (
 from branchrank.documents.reading import read_document
 from branchrank.documents.tree_build import build_nodes, with_summaries
 from branchrank.documents.tree_nodes import Tree
-from branchrank.documents.tree_store import check_nodes, load_nodes
+from branchrank.documents.tree_store import check_nodes
 from branchrank.index.adopted_files import given_nodes
 from branchrank.index.generations import NODES, build_lock, replace_link
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder
@@ -98,13 +98,6 @@ class WorkspaceTree:
 
     def _corpus(self) -> Corpus:
         return load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
-
-    def load(self, path: AnyPath) -> Tree:
-        """Read a tree from a ``nodes.jsonl`` file.
-
-        Raises :class:`~branchrank.core.errors.ArtifactError` if the file is damaged.
-        """
-        return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
         """Check a tree, and return a message about each problem."""
