@@ -38,7 +38,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module", params=["exact", "chroma", "chroma server"])
+@pytest.fixture(
+    scope="module", params=["exact", "chroma", pytest.param("chroma server", marks=pytest.mark.full)]
+)
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     opened: list[ExactVectors] = []
 

@@ -14,7 +14,9 @@ from support.commands import invoke
 from support.http_server import CLIENT, eventually
 
 
-@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("stop", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full)]
+)
 def test_the_browser_opens_a_private_file_that_contains_the_address(
     made: Path, tmp_path: Path, stop: signal.Signals, code: int
 ) -> None:
