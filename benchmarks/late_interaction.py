@@ -26,7 +26,7 @@ from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.memo import QueryMemo
+from branchrank.search.systems.memo import Memo
 
 SCALE = 10_000
 BESIDE = ("candidate tokens", "maxsim")
@@ -75,7 +75,7 @@ def times(
     (system,) = builtin_systems(("late-interaction",), workspace.settings)
     cache = workspace.open_token_cache if cached else None
     with Engine(
-        index, workspace.corpus_root, workspace.settings, memo=QueryMemo(), open_token_cache=cache
+        index, workspace.corpus_root, workspace.settings, memo=Memo(one_query=True), open_token_cache=cache
     ) as engine:
         engine.open(system)
         engine.retrieve(system, "warm up", 5)

@@ -97,9 +97,11 @@ def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
     from branchrank.index.reader import open_index
     from branchrank.search.systems.builtin import builtin_systems
     from branchrank.search.systems.engine import Engine
-    from branchrank.search.systems.memo import QueryMemo
+    from branchrank.search.systems.memo import Memo
 
-    engine = Engine(open_index(workspace), workspace.corpus_root, workspace.settings, memo=QueryMemo())
+    engine = Engine(
+        open_index(workspace), workspace.corpus_root, workspace.settings, memo=Memo(one_query=True)
+    )
     (system,) = builtin_systems((name,), workspace.settings)
     return engine, system
 

@@ -59,7 +59,7 @@ from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_choice import HEADING_CHARS, estimate
 from branchrank.search.systems.llm_stages import LLMStages
-from branchrank.search.systems.memo import QueryMemo
+from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Query
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
@@ -228,7 +228,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
     stages = LLMStages(lambda endpoint: gateway) if gateway is not None else LLMStages()
     settings = WorkspaceFolder.open(Path("none"), environment={}).settings
     # The tree search reads only the nodes, never the documents.
-    engine = Engine(index, Path("none"), settings, memo=QueryMemo(), llm_stages=stages)
+    engine = Engine(index, Path("none"), settings, memo=Memo(one_query=True), llm_stages=stages)
     real = gateway is not None and chooser.scripted is None
     spent, started = [], time.perf_counter()
     for _ in range(1 if real else ROUNDS):

@@ -24,7 +24,7 @@ from branchrank import Hit, Workspace
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.memo import QueryMemo
+from branchrank.search.systems.memo import Memo
 
 GROUP = "whole benchmark"
 DEPTH, RETURNED, RRF_K = 40, 5, 60
@@ -110,7 +110,7 @@ def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)
     engine = Engine(
-        world.index, world.folder.corpus_root, world.folder.settings, memo=QueryMemo(), cache=known
+        world.index, world.folder.corpus_root, world.folder.settings, memo=Memo(one_query=True), cache=known
     )
     shown = {rate.system: rate.rates[MEASURES[1]] for rate in rates}
 

@@ -11,7 +11,7 @@ from branchrank.core.spec import Branch, Expand, System
 from branchrank.search.systems.branches import branch_kind
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.memo import QueryMemo
+from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import Query
 
 NAMES = ("local", "pageindex", "hybrid")
@@ -121,7 +121,7 @@ def test_k_can_exceed_the_number_of_results(tmp_path) -> None:
 
 
 def test_cached_results_do_not_change_answers(world, folder, engine, system) -> None:
-    with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
+    with Engine(world[0], folder / "docs", world[1], memo=Memo(one_query=True)) as forgetful:
         for query in QUERIES * 2:
             assert forgetful.retrieve(system, query, 10).hits == engine.retrieve(system, query, 10).hits
         assert forgetful.memo.computed["embed"] in (0, 2 * len(QUERIES))
@@ -194,7 +194,7 @@ def test_cache_keys_depend_on_the_whole_query(world, folder, engine, expand) -> 
     ]
     assert len({len(engine.retrieve(doubled, "tea", k).hits) for k in (1, 6)}) == 2
     for system, k, keywords in cases:
-        with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
+        with Engine(world[0], folder / "docs", world[1], memo=Memo(one_query=True)) as forgetful:
             expected = forgetful.retrieve(system, Query(text="which tea", keywords=keywords), k)
         found = engine.retrieve(system, Query(text="which tea", keywords=keywords), k)
         assert found.hits == expected.hits

@@ -272,7 +272,7 @@ def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
             thread = threading.Thread(target=lambda: answers.append(gateway.ask(request(), as_text)))
             thread.start()
             scripted.wait_until(lambda: bool(server.requests))
-            session.cancel()
+            gateway.cancel()
             thread.join(5)
         assert answers[0].fault == "interrupted"
         with pytest.raises(ArtifactError, match="is empty"):

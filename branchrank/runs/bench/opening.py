@@ -34,7 +34,7 @@ from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.search.systems.branches import branch_kind
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_stages import LLMMeter, LLMStages, open_llm
-from branchrank.search.systems.memo import Memo, QueryMemo
+from branchrank.search.systems.memo import Memo
 from branchrank.search.systems.query import read_filters
 
 
@@ -158,7 +158,7 @@ def open_plan(
             engines[name] = Engine(
                 *corpus, memo=Memo(), cache=cache, open_token_cache=folder.open_token_cache, llm_stages=stages
             )
-            uncached[name] = Engine(*corpus, memo=QueryMemo(), llm_stages=stages)
+            uncached[name] = Engine(*corpus, memo=Memo(one_query=True), llm_stages=stages)
             engines[name].others, uncached[name].others = engines, uncached
             opened.callback(engines[name].close)
             opened.callback(uncached[name].close)

@@ -7,7 +7,7 @@ The loop of this package calls the tools of a :class:`ToolSession`. The agents o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import islice
 from threading import Lock
@@ -118,17 +118,17 @@ class ToolSession:
                 cited.append(Citation(path=path, line_start=first, line_end=last))
         return self.checked(cited).spans
 
-    def unread(self, spans: Sequence[Span]) -> int:
-        """Return of how many passages no tool has shown a line."""
-        return sum(not any(map(span.overlap, self.shown)) for span in spans)
-
     def log(self, cited: CheckedCitations | None, text: str = "") -> AgentLog:
-        """Return the record of this session. Without an answer, ``cited`` is ``None``."""
+        """Return the record of this session. Without an answer, ``cited`` is ``None``.
+
+        ``unread`` is the number of cited passages of which no tool has shown a line.
+        """
+        found = cited or CheckedCitations(spans=(), invalid=0)
         return AgentLog(
             steps=tuple(self.steps),
             answered=cited is not None,
-            unread=self.unread(cited.spans) if cited is not None else 0,
-            invalid=cited.invalid if cited is not None else 0,
+            unread=sum(not any(map(span.overlap, self.shown)) for span in found.spans),
+            invalid=found.invalid,
             text=text,
         )
 

@@ -136,11 +136,6 @@ class LLMSession(Closing):
         for gateway in self._gateways.values():
             gateway.keep_failures(failed)
 
-    def cancel(self) -> None:
-        """Cancel all running calls."""
-        for gateway in self._gateways.values():
-            gateway.cancel()
-
     def close(self) -> None:
         """Close the clients, the cassette and the decision cache."""
         self._open.close()

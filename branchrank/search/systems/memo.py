@@ -57,14 +57,18 @@ class Memo:
     """Stores the ``most`` most recently used stage results, up to ``limit_bytes`` bytes.
 
     The first element of a key is the kind of result, such as ``"embed"``. ``computed`` counts the computed
-    results of each kind, and ``reused`` counts the reused results.
+    results of each kind, and ``reused`` counts the reused results. With ``one_query``, results are stored for
+    only one query, so that a measured latency includes all the work for the query.
     """
 
-    def __init__(self, limit_bytes: int = MEMO_BYTES, most: float = math.inf) -> None:
+    def __init__(
+        self, limit_bytes: int = MEMO_BYTES, most: float = math.inf, *, one_query: bool = False
+    ) -> None:
         #: The values with their sizes in bytes, the least recently used value first.
         self._kept: dict[tuple[Hashable, ...], tuple[Any, int]] = {}
         self._limit = limit_bytes
         self._most = most
+        self._one_query = one_query
         self._bytes = 0
         self._lock = Lock()
         self.computed: Counter[str] = Counter()
@@ -77,13 +81,10 @@ class Memo:
 
     def begin_query(self) -> None:
         """Start a query. If caches are off, the results of earlier queries are cleared."""
-        if caches_are_off():
-            self._clear()
-
-    def _clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
+        if self._one_query or caches_are_off():
+            with self._lock:
+                self._kept.clear()
+                self._bytes = 0
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
         """Return the value stored for ``key``. If no value is stored, call ``compute`` and store its result.
@@ -98,7 +99,8 @@ class Memo:
                 kept: T = entry[0]
                 return kept
         value = compute()
-        size = self._size(key, value)
+        # A memo of one query needs no limit, and estimating the size would take a fifth of the query's time.
+        size = 0 if self._one_query else sys.getsizeof(key) + held_bytes(value)
         with self._lock:
             self.computed[str(key[0])] += 1
             self._drop(key)
@@ -109,24 +111,9 @@ class Memo:
                 self._drop(next(iter(self._kept)))
         return value
 
-    def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        return sys.getsizeof(key) + held_bytes(value)
-
     def _drop(self, key: tuple[Hashable, ...]) -> None:
         _, size = self._kept.pop(key, (None, 0))
         self._bytes -= size
-
-
-class QueryMemo(Memo):
-    """Stores results for only one query, so that a measured latency includes all the work for the query."""
-
-    def begin_query(self) -> None:
-        """Clear the results of the previous query."""
-        self._clear()
-
-    def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        """Return 0, because estimating the size would take a fifth of a query's time."""
-        return 0
 
 
 def held_bytes(value: Any) -> int:
