@@ -41,9 +41,6 @@ _TEXTS = ("text", "page_content", "content", "document")
 #: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
-#: The maximum size of a Chroma database in bytes, and the maximum number of its files.
-MOST_CHROMA_BYTES = 32 << 30
-MOST_CHROMA_FILES = 10_000
 
 
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,8 +140,7 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
 
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"
-        limits = {"most_bytes": MOST_CHROMA_BYTES, "most_files": MOST_CHROMA_FILES}
-        copy_folder(folder, copy, **limits, remedy=remedy)
+        copy_folder(folder, copy, remedy=remedy)
         if not (copy / DATABASE).is_file():
             raise ArtifactError(f"{folder} is not a Chroma database: it has no chroma.sqlite3", remedy=remedy)
         try:

@@ -49,6 +49,7 @@ from branchrank.index.manifest import (
     MAXSIM_SCALE,
     DistanceCalibration,
     Manifest,
+    MeasuredCosines,
     Spread,
     check_digests,
     read_record,
@@ -133,14 +134,6 @@ def embed_chunks(
         texts = [embedded_text(chunk) for chunk in chunks.stream()]
         matrix = cached_documents(embedder, cache, texts, progress, embed_batches)
     return matrix, embedded
-
-
-class MeasuredCosines(Record, frozen=True, kw_only=True):
-    """The measurements that a build stores in the manifest."""
-
-    distance: DistanceCalibration = DistanceCalibration()
-    cosines: Spread = COSINE_SCALE
-    maxsims: Spread = MAXSIM_SCALE
 
 
 def measure_similarities(

@@ -45,7 +45,6 @@ from branchrank.index.contents import Contents, read_contents
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedders.protocol import roles_notes
 from branchrank.index.embedding import (
-    MeasuredCosines,
     embed_chunks,
     keep_token_vectors,
     measure_similarities,
@@ -57,6 +56,7 @@ from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
     Manifest,
+    MeasuredCosines,
     file_digests,
     read_record,
     write_documents,
@@ -255,9 +255,7 @@ class _Build:
             nodes=len(contents.nodes),
             digests=digests,
             chunker=chunker_version(self.settings.chunker),
-            distance=measured.distance,
-            cosines=measured.cosines,
-            maxsims=measured.maxsims,
+            **msgspec.structs.asdict(measured),
             scripts=letters_by_script(sample_text(contents.chunks)),
             languages=getattr(self.embedder, "languages", ()),
         )

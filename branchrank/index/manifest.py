@@ -109,7 +109,18 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
         )
 
 
-class Manifest(Record, frozen=True, kw_only=True):
+class MeasuredCosines(Record, frozen=True, kw_only=True):
+    """What a build measures with probe queries and chunks.
+
+    ``cosines`` and ``maxsims`` are the spreads of their similarities, by vectors and by token vectors.
+    """
+
+    distance: DistanceCalibration = DistanceCalibration()
+    cosines: Spread = COSINE_SCALE
+    maxsims: Spread = MAXSIM_SCALE
+
+
+class Manifest(MeasuredCosines, frozen=True, kw_only=True):
     """The manifest of an index, which records its corpus, its settings and the digests of its files.
 
     ``settings`` are the settings with which the index was built. ``given`` contains the SHA-256 digests of
@@ -118,9 +129,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     a Chroma collection in the index, the server's URL for a collection on a Chroma server, and empty if there
     is no collection. ``digests`` maps the index's files to their SHA-256 digests. ``chunker`` identifies the
     code of a chunker of another package or of the user
-    (:func:`~branchrank.documents.chunkers.chunker_version`). ``cosines`` and ``maxsims`` are the spreads of
-    the similarities between probe queries and chunks, by vectors and by token vectors. ``scripts`` is the
-    share of each script in the letters of the chunks, and ``languages`` are those of the model's card.
+    (:func:`~branchrank.documents.chunkers.chunker_version`). ``scripts`` is the share of each script in the
+    letters of the chunks, and ``languages`` are those of the model's card.
     """
 
     schema_version: int
@@ -137,10 +147,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     nodes: int
     chunks: int
     digests: dict[str, str]
-    distance: DistanceCalibration
     chunker: str = ""
-    cosines: Spread = COSINE_SCALE
-    maxsims: Spread = MAXSIM_SCALE
     scripts: dict[str, float] = msgspec.field(default_factory=dict)
     languages: tuple[str, ...] = ()
 

@@ -15,6 +15,7 @@ from support.artifacts import LOADED, MODEL, Planted, make_chroma, paragraphs, s
 from support.commands import NO_LLM, invoke, json_lines, write_lines
 from support.worlds import PAGES, write_pages
 
+from branchrank.core.io import files
 from branchrank.index import adopted_files
 from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedding import TOKEN_PROBES
@@ -308,8 +309,8 @@ def test_symbolic_links_and_oversized_files_are_refused(
     assert adopt(tmp_path).exit_code == 4
     link.unlink()
     for module, name, value in (
-        (adopted_files, "MOST_CHROMA_BYTES", 1000),
-        (adopted_files, "MOST_CHROMA_FILES", 2),
+        (files, "MOST_BYTES", 1000),
+        (files, "MOST_FILES", 2),
         (adopted_files, "MOST_BYTES", 1000),
         (adopted_files, "MOST_LINE_BYTES", 10),
     ):

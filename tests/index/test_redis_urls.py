@@ -37,16 +37,10 @@ def test_a_url_that_is_refused_is_not_shown(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "option"),
-    [
-        ("foo=1", "foo"),
-        ("db=1&socket_timeout=3600", "socket_timeout"),
-        ("password=s3cret", "password"),
-        ("ssl_cert_reqs=none", "ssl_cert_reqs"),
-    ],
+    "query", ["foo=1", "db=1&socket_timeout=3600", "password=s3cret", "ssl_cert_reqs=none"]
 )
-def test_another_option_is_refused_by_its_name(query: str, option: str) -> None:
-    with pytest.raises(UsageError, match=f"'{option}'") as caught:
+def test_another_option_is_refused(query: str) -> None:
+    with pytest.raises(UsageError, match="option") as caught:
         opened(f"redis://127.0.0.1:1/0?{query}")
     assert "s3cret" not in str(caught.value)
 

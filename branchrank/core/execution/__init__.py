@@ -72,13 +72,6 @@ def torch_threads() -> int:
     return 0 if torch is None else int(torch.get_num_threads())
 
 
-def set_torch_threads(count: int) -> None:
-    """Set PyTorch's number of threads, if PyTorch is loaded and ``count`` is not 0."""
-    torch = sys.modules.get("torch")
-    if count and torch is not None:
-        torch.set_num_threads(count)
-
-
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -117,12 +110,14 @@ def limited_threads(count: int) -> Iterator[None]:
         yield
     finally:
         _chosen = before
-        set_torch_threads(torch_before)
+        limit_torch(torch_before)
 
 
-def limit_torch() -> None:
-    """Set PyTorch's number of threads, if PyTorch is loaded.
+def limit_torch(count: int = 0) -> None:
+    """Set PyTorch's number of threads to ``count`` or the chosen number, if PyTorch is loaded.
 
     Call this function after importing a library that loads PyTorch.
     """
-    set_torch_threads(_chosen)
+    torch = sys.modules.get("torch")
+    if torch is not None and (wanted := count or _chosen):
+        torch.set_num_threads(wanted)

@@ -35,6 +35,9 @@ import msgspec
 from branchrank.core.errors import ArtifactError, BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
+#: The limits of a folder that is copied, in bytes and files.
+MOST_BYTES = 32 << 30
+MOST_FILES = 10_000
 
 #: Exceptions that msgspec raises for invalid JSON, JSON of the wrong type, or JSON that is nested too deeply.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -290,25 +293,25 @@ def links_beneath(root: Path) -> Iterator[Path]:
     yield from (path for path in found if path.is_symlink())
 
 
-def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int, remedy: str) -> None:
+def copy_folder(source: Path, target: Path, *, remedy: str) -> None:
     """Copy the files below the folder ``source`` into the new folder ``target``.
 
     Raises :class:`ArtifactError` for a symbolic link, a special file, an exceeded limit, or a file that can't
     be read.
     """
     try:
-        _copy(source, target, most_bytes, most_files)
+        _copy(source, target)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=remedy) from error
 
 
-def _copy(source: Path, target: Path, most_bytes: int, most_files: int) -> None:
+def _copy(source: Path, target: Path) -> None:
     for link in links_beneath(source):
         raise PermissionError(errno.EACCES, "symbolic links are not followed", str(link))
-    paths = list(islice(source.rglob("*"), most_files + 1))
-    if len(paths) > most_files or sum(path.stat().st_size for path in paths if path.is_file()) > most_bytes:
-        reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
+    paths = list(islice(source.rglob("*"), MOST_FILES + 1))
+    if len(paths) > MOST_FILES or sum(path.stat().st_size for path in paths if path.is_file()) > MOST_BYTES:
+        reason = f"more than {MOST_BYTES >> 20} MiB or {MOST_FILES} files"
         raise PermissionError(errno.EFBIG, reason, str(source))
     target.mkdir(mode=0o700)
     for path in paths:  # a folder comes before its files

@@ -420,29 +420,25 @@ def _redis_client(url: str) -> Redis:
         from redis.retry import Retry
     except ImportError:
         raise MissingDependencyError("redis", extra="redis", purpose="the Redis cache") from None
-    refused = UsageError(
-        "the URL of the Redis cache is not a Redis URL",
-        remedy="use redis://HOST:6379/0 (or rediss://, unix://), and percent-encode / ? # and @ in a "
-        "password",
-    )
     try:
         parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        allowed = {"db", *_TLS_OPTIONS} if parts.scheme == "rediss" else {"db"}
         if (
             parts.scheme not in ("redis", "rediss", "unix")
             or "@" in parts.path + parts.query + parts.fragment
+            or options.keys() - allowed
         ):
-            raise refused
-        allowed = {"db", *_TLS_OPTIONS} if parts.scheme == "rediss" else {"db"}
-        if names := dict(parse_qsl(parts.query, keep_blank_values=True)).keys() - allowed:
-            raise UsageError(
-                f"the URL of the Redis cache sets the option {min(names)!r}, which is not allowed",
-                remedy=f"remove the option; {parts.scheme}:// accepts only {', '.join(sorted(allowed))}",
-            )
+            raise ValueError
         client: Redis = Redis.from_url(
             url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0)
         )
     except ValueError:
-        raise refused from None
+        raise UsageError(
+            "the URL of the Redis cache is not a Redis URL, or it sets an option that is not allowed",
+            remedy="use redis://HOST:6379/0 (or rediss://, unix://), percent-encode / ? # and @ in a "
+            f"password, and set no option but db and, with rediss://, {' and '.join(_TLS_OPTIONS)}",
+        ) from None
     return client
 
 

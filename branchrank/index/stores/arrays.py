@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, overload
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -151,15 +151,7 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._order)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-
-    def __getitem__(self, row: int | slice) -> str | list[str]:
-        if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]  # slices are not needed
         found = self._decoded.get(row)
         if found is None:
             if row < 0:
@@ -200,8 +192,8 @@ class Strings(Sequence[str]):
 
     def row(self, string: str) -> int:
         """Return the row number of ``string``. Raises ``KeyError`` if the string is not stored."""
-        found = self._found.get(string)
-        if found is None and (found := self.find(string)) is None:
+        found = self.find(string)
+        if found is None:
             raise KeyError(string)
         return found
 

@@ -42,8 +42,6 @@ from branchrank.index.stores.qdrant_store import (
 )
 
 REMEDY = "use another collection, or omit --qdrant-collection to search the chunks of the index"
-MOST_BYTES = 16 << 30
-MOST_FILES = 10_000
 _SHARD = "edge_config.json"
 
 
@@ -100,8 +98,7 @@ def open_existing(name: str, *, url: str, path: str, dimension: int) -> Iterator
         try:
             stored, source = _stored(Path(path).expanduser(), name, place)
             layout = _layout(place, *stored.described(), dimension)
-            limits = {"most_bytes": MOST_BYTES, "most_files": MOST_FILES}
-            copy_folder(source, temporary / "copy", **limits, remedy=REMEDY)
+            copy_folder(source, temporary / "copy", remedy=REMEDY)
             shard = _opened(temporary, name, layout)
         except (ArtifactError, UsageError):
             raise
