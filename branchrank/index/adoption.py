@@ -179,6 +179,11 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
+    if (here / "indexes").is_dir() and (here / "branchrank.toml").is_file():
+        raise UsageError(
+            f"{folder} is already a BranchRank workspace, which you can search directly",
+            remedy=shlex.join(["branchrank", "retrieve", "QUERY", "--data-dir", str(folder)]),
+        )
     if data_dir == here or data_dir.is_relative_to(here):
         beside = here.with_name(f"{here.name}-branchrank")
         raise UsageError(
