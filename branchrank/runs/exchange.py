@@ -326,12 +326,10 @@ def run_names(paths: Sequence[Path]) -> dict[Path, str]:
     """Map each run file to its name in a table.
 
     The name is the file name without its suffix (and ``.gz``), or the path if two runs have the same file
-    name. Raises :class:`UsageError` if a path is given twice.
+    name.
     """
+    paths = list(dict.fromkeys(paths))
     stems = [Path(path.name.removesuffix(".gz")).stem for path in paths]
-    twice = [path for path in paths if paths.count(path) > 1]
-    if twice:
-        raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
     return {
         path: stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)
     }

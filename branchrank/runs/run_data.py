@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -284,36 +284,32 @@ class RunData:
         """Return the run restricted to the questions with these ids."""
         ids = set(ids)
         kept = tuple(question for question in self.asked if question.id in ids)
-        rows = tuple(row for row in self.rows if row.question_id in ids)
-        record = msgspec.structs.replace(
-            self.record,
+        run = self._keeping(
+            lambda each: each.question_id in ids,
             question_ids=tuple(question.id for question in kept),
             questions_digest=questions_digest(kept),
             sampled_from=self.record.sampled_from or self.record.questions_digest,
-            failures=sum(row.status == "failed" for row in rows),
-            fallbacks=sum(bool(row.fallbacks) for row in rows),
         )
-        return replace(
-            self,
-            record=record,
-            rows=rows,
-            asked=kept,
-            timed=tuple(timing for timing in self.timed if timing.question_id in ids),
-            gold_facts=tuple(facts for facts in self.gold_facts if facts.question_id in ids),
-        )
+        facts = tuple(each for each in self.gold_facts if each.question_id in ids)
+        return replace(run, asked=kept, gold_facts=facts)
+
+    def _keeping(self, keeps: Callable[[Row | Timing], bool], **changes: object) -> Self:
+        """Return the run with some of its rows and timings, and with changes to its record."""
+        rows = tuple(filter(keeps, self.rows))
+        counts = {
+            "failures": sum(row.status == "failed" for row in rows),
+            "fallbacks": sum(bool(row.fallbacks) for row in rows),
+        }
+        record = msgspec.structs.replace(self.record, **changes, **counts)
+        return replace(self, record=record, rows=rows, timed=tuple(filter(keeps, self.timed)))
 
     def only(self, predictors: Collection[str]) -> Self:
         """Return the run restricted to some of its predictors.
 
         If a declared baseline is not among them, every pair of predictors is compared.
         """
-        rows = tuple(row for row in self.rows if row.predictor in predictors)
         kept = tuple(each for each in self.record.predictors if each.name in predictors)
-        record = msgspec.structs.replace(
-            self.record, predictors=kept, failures=sum(row.status == "failed" for row in rows)
-        )
-        timed = tuple(timing for timing in self.timed if timing.predictor in predictors)
-        run = replace(self, record=record, rows=rows, timed=timed)
+        run = self._keeping(lambda each: each.predictor in predictors, predictors=kept)
         lost = set(baselines_of(self.settings.baseline, self.predictors)) - set(predictors)
         return run.with_benchmark(baseline=ALL_PAIRS) if lost else run
 

@@ -228,13 +228,11 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     return np.where(some, 2 * whole**2 / np.where(some, noise, 1.0), np.inf)
 
 
-def effective_questions(
-    totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
-) -> Floats | None:
+def effective_questions(totals: PageTotals, level: float, padding: Padding = NO_PADDING) -> Floats | None:
     """Return how many independent questions would give an interval as wide as the one for ``totals``.
 
-    ``level`` is the confidence level of both intervals, such as 0.95. If ``spread`` is true, the degrees of
-    freedom are at most those of :func:`observed_degrees`.
+    ``level`` is the confidence level of both intervals, such as 0.95. The degrees of freedom are at most
+    those of :func:`observed_degrees`.
 
     If no two questions share a page, the result is the number of questions. If questions share pages, the
     result is ``None`` for fewer than five effective pages. No tested method gives correct intervals for fewer
@@ -247,9 +245,8 @@ def effective_questions(
     if pages < LEAST_PAGES:
         return None
     degrees = working_degrees(sizes, intraclass_correlation(totals))
-    if spread:
-        lower = np.minimum(degrees, observed_degrees(totals, padding))
-        degrees = np.where(totals.variance > 0, lower, degrees)
+    lower = np.minimum(degrees, observed_degrees(totals, padding))
+    degrees = np.where(totals.variance > 0, lower, degrees)
     found = n / design_effect(totals, padding) * t_penalty(level, degrees)
     return np.maximum(found, pages * t_penalty(level, working_degrees(sizes, np.asarray(1.0))))
 

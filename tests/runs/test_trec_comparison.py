@@ -195,7 +195,7 @@ def test_runs_that_cannot_be_compared_are_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (
         ((weak,), "only one run, so there is nothing to compare"),
-        ((weak, weak), "weak.run is given twice"),
+        ((weak, weak), "only one run, so there is nothing to compare"),
         ((weak, folder / "best.run", "--baseline", "bets"), "did you mean `best`?"),
         ((weak, folder / "best.run", "-m", "AQ"), "unknown measure 'AQ'"),
     ):

@@ -256,12 +256,6 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
                 Remedy("switch the LLM off ({})", "--hybrid-no-llm --pageindex-no-llm"),
             )
         found.append(UsageError("\n".join(wrong), remedy=remedy))
-    llm = plan.settings.part(LLMSettings)
-    if (llm.record or llm.replay) and not asking:
-        flag = "--llm-replay" if llm.replay else "--llm-record"
-        message = f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM"
-        use_llm = Remedy("set an LLM ({})", URL_FLAGS)
-        found.append(UsageError(message, remedy=(use_llm, "remove the flag")))
     outside = [each.name for each in plan.records if each.system is None]
     if plan.filters and outside:
         message = f"--filter applies only to systems; {', '.join(outside)} is not a system"
