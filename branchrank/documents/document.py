@@ -254,7 +254,12 @@ def finish_sections(
     section and starts no section of its own. However, if ``title`` is not empty, a top-level heading of level
     2 or deeper always starts a section of its own, because ``title`` is then the page title.
     """
-    contents = _with_headings(blocks, headings)
+    contents = [
+        Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
+        for heading in headings
+        if heading.title and not heading.in_text
+    ]
+    contents = sorted([*contents, *blocks], key=lambda block: block.line_start)
     has_page_heading = _parents(headings).count(-1) == 1 and (not title or headings[0].level == 1)
     if not has_page_heading:
         headings = [_WHOLE_FILE, *headings]
@@ -353,16 +358,6 @@ def _parents(headings: Sequence[Heading]) -> list[int]:
         parents.append(open_headings[-1])
         open_headings.append(index)
     return parents
-
-
-def _with_headings(blocks: Sequence[Block], headings: Sequence[Heading]) -> list[Block]:
-    """Return the blocks and the titles of the headings in line order."""
-    titles = [
-        Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
-        for heading in headings
-        if heading.title and not heading.in_text
-    ]
-    return sorted([*titles, *blocks], key=lambda block: block.line_start)
 
 
 def read_as_text(lines: list[str], reason: str) -> Findings:

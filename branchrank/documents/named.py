@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.core.errors import CorpusError, or_else, suggestion
+from branchrank.core.errors import CorpusError, or_else
 from branchrank.core.io.files import storage_errors, write_bytes
 from branchrank.core.io.progress import Progress, no_progress
 from branchrank.documents.ir_collections import PREFIX, dataset_folder
@@ -107,9 +107,8 @@ def locate_corpus(name_or_path: str | Path) -> Path:
         raise CorpusError(
             f"the corpus {name!r} has not been downloaded yet", remedy=f"branchrank corpus add {name}"
         )
-    near = suggestion(name, known_corpora())
     raise CorpusError(
-        f"there is no corpus folder {name!r}{f'; {near}' if near else ''}",
+        f"there is no corpus folder {name!r}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
     )
 

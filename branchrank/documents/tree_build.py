@@ -120,8 +120,17 @@ class CorpusOutline:
             identifier, parent, depth = waiting.pop()
             children = self._children.get(identifier, [])
             below = [(child, self._titles[child]) for child in children]
-            if identifier.endswith("/"):
-                yield _above(identifier, parent, depth, self._titles[identifier], below)
+            if identifier.endswith("/"):  # the root or a folder
+                yield Node(
+                    id=identifier,
+                    parent_id=parent,
+                    children=tuple(children),
+                    depth=depth,
+                    kind="root" if identifier == ROOT_ID else "folder",
+                    title=self._titles[identifier],
+                    summary=summarize("", [title for _, title in below]),
+                    breadcrumb=self._titles[identifier],
+                )
             else:
                 yield from page_of(identifier).placed(parent, depth, below)
             waiting.extend((child, identifier, depth + 1) for child in reversed(children))
@@ -187,22 +196,6 @@ def _cut(text: str, boundary: re.Pattern[str]) -> str:
     if ends:
         return text[: ends[-1]]
     return (text[:-1].rpartition(" ")[0] or text[:-1]) + "…"
-
-
-def _above(
-    identifier: str, parent: str | None, depth: int, title: str, below: Sequence[tuple[str, str]]
-) -> Node:
-    """Return the node for the root or for a folder."""
-    return Node(
-        id=identifier,
-        parent_id=parent,
-        children=tuple(child for child, _ in below),
-        depth=depth,
-        kind="root" if identifier == ROOT_ID else "folder",
-        title=title,
-        summary=summarize("", [title for _, title in below]),
-        breadcrumb=title,
-    )
 
 
 def draft_page(document: Document) -> Page:

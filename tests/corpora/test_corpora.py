@@ -17,7 +17,7 @@ from branchrank.core.errors import BranchRankError
 from branchrank.documents.loading import discover, load_corpus
 from branchrank.documents.named import add_corpus
 from branchrank.documents.tree_build import build_nodes
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import check_nodes
 
 pytestmark = pytest.mark.corpora
 

@@ -13,7 +13,7 @@ from branchrank.documents.chunking import chunk_document
 from branchrank.documents.document import Document
 from branchrank.documents.reading import document_text, is_binary, read_document
 from branchrank.documents.tree_build import build_nodes
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import check_nodes
 
 #: Characters for each token of a chunk from which a text is taken to be longer than the chunk, uncounted.
 UNCOUNTED = 64

@@ -17,7 +17,7 @@ from branchrank.documents.pageindex_json import (
 )
 from branchrank.documents.reading import read_document
 from branchrank.documents.tree_build import build_nodes
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import check_nodes
 
 MARKDOWN = b"pre\n\n# A `x`\n\nx \xc3\xa9\n\n### B\n\nt\n## C ##\n# D\n"
 

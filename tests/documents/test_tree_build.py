@@ -10,7 +10,7 @@ from branchrank.core.records import Node
 from branchrank.documents.document import Document
 from branchrank.documents.reading import read_document
 from branchrank.documents.tree_build import MAX_PATTERNS, SUMMARY_LENGTH, build_nodes, summarize
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import check_nodes
 
 
 def document(source: str, *toctree: str, text: str = "") -> Document:

@@ -29,8 +29,7 @@ from branchrank.documents.pageindex_json import (
 )
 from branchrank.documents.reading import read_document
 from branchrank.documents.tree_build import build_nodes, with_summaries
-from branchrank.documents.tree_nodes import Tree
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import Tree, check_nodes
 from branchrank.index.adopted_files import given_nodes
 from branchrank.index.generations import NODES, build_lock, replace_link
 from branchrank.index.workspace_folder import AnyPath, WorkspaceFolder

@@ -15,7 +15,7 @@ from branchrank.documents.loading import load_corpus
 from branchrank.documents.pageindex_json import encode_document, export_document, import_document
 from branchrank.documents.reading import READERS, read_document
 from branchrank.documents.tree_build import build_nodes
-from branchrank.documents.tree_store import check_nodes
+from branchrank.documents.tree_nodes import check_nodes
 from branchrank.questions.mining import mine_questions
 from fuzz.target import Target, require, seeds
 
