@@ -231,9 +231,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
         across two cassettes.
         """
         llm = self.settings.get("llm", {})
+        benchmark = self.settings.get("benchmark", {})
         return {
             **self.sealed_plan,
             "--name": self.name,
+            "--predictor-timeout": benchmark.get("predictor_timeout"),
+            "--reanchor": benchmark.get("reanchor"),
             "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),

@@ -147,6 +147,8 @@ def test_only_a_run_of_the_same_plan_is_resumed(finished: Path, tmp_path: Path) 
         {"predictors": (msgspec.structs.replace(record.predictors[0], origin="http://127.0.0.1:2/x"),)},
         {"settings": {**record.settings, "benchmark": {**measured, "latency_sample": 9}}},
         {"settings": {**record.settings, "benchmark": {**measured, "question_text": "hash"}}},
+        {"settings": {**record.settings, "benchmark": {**measured, "predictor_timeout": 9.0}}},
+        {"settings": {**record.settings, "benchmark": {**measured, "reanchor": True}}},
     ):
         other = msgspec.structs.replace(record, **change)
         assert latest_unfinished(tmp_path / "second", other.plan) is None, change

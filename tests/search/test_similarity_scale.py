@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from support.worlds import PAGES, QUERIES, make_index, numbered_pages
 
 from branchrank.core.settings import IndexSettings
 from branchrank.core.settings.fields import with_values
-from branchrank.core.spec import Branch, Fuse, Rescore, System
+from branchrank.core.spec import Branch, Fuse, FusionMethod, Rescore, System
 from branchrank.index.embedders.fake import FakeEmbedder
 from branchrank.index.embedders.protocol import QueryVectors, unit_rows
 from branchrank.index.embedding import wanted_tokens
@@ -22,7 +23,7 @@ from branchrank.search.systems.engine import Engine
 #: Scores of the inner embedder that differ by less are a tie, which rounding of vectors can decide.
 TIE = 1e-5
 SQUEEZED = (1.0, 0.3, 0.1)
-METHODS = ("rrf", "score", "convex", "dbsf")
+METHODS = tuple(method for method in get_args(FusionMethod) if method != "none")
 TWO = (Branch(kind="dense", top_n=8), Branch(kind="bm25", top_n=8))
 
 
