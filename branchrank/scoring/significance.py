@@ -34,7 +34,7 @@ Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,7 +64,7 @@ ASSUMED_ICC_OF_DIFFERENCES = 0.4
 MOST_STEPS = 500_000_000
 #: The number of bisection steps, for a bound that is exact to 8 digits.
 HALVINGS = 27
-#: The share of alpha that halves may have together to be left out of a bound.
+#: The share of alpha that numbers of tied questions may have together to be left out of a bound.
 NEGLIGIBLE = 1e-9
 
 
@@ -129,13 +129,13 @@ class FlipTest:
 
     @cached_property
     def _ties(self) -> Floats:
-        """The probability that a half has fewer than k questions of the pages whose sum is 0, for each k."""
+        """The probability that a half has k questions of the pages whose sum is 0, for each k."""
         chance = np.ones(1)
         for size, count in zip(*np.unique(self._tied.astype(int), return_counts=True), strict=True):
             pages = np.zeros(size * count + 1)
             pages[::size] = _binomial(int(count))
             chance = np.convolve(chance, pages)
-        return np.concatenate([[0.0], chance.cumsum()])
+        return chance
 
     @cached_property
     def p(self) -> float:
@@ -145,19 +145,42 @@ class FlipTest:
         left = self._sums if self.mean < 0 else -self._sums
         return min(1.0, self._least + 2 * float(self._chances[left >= -self._tolerance / 2].sum()))
 
+    @cached_property
+    def _sorted(self) -> tuple[Floats, Floats, Floats, float]:
+        """The places of halves sorted by questions and sum, their cumulated chances, and all sizes of halves.
+
+        The places of halves with one question more are farther by twice the last number.
+        """
+        reach = float(np.abs(self._sums).max()) + 1
+        places = self._sums + 2 * reach * self._sizes
+        order = places.argsort()
+        chances = np.concatenate([[0.0], self._chances[order].cumsum()])
+        return places[order], chances, np.unique(self._sizes), reach
+
+    def _reached(self, alpha: float, side: float) -> Callable[[float], float]:
+        """Return the probability that ``side`` times the mean of a half is at least theta, for each theta."""
+        if not np.array_equal(self._totals.sizes, np.rint(self._totals.sizes)):
+            left = side * self._sums + self._tolerance / 2
+            return lambda theta: float(self._chances @ (left >= theta * self._sizes))
+        places, chances, sizes, reach = self._sorted
+        likely = np.flatnonzero(self._ties > alpha * NEGLIGIBLE / len(self._ties))
+        questions, ties = np.add.outer(sizes, likely), self._ties[likely]
+
+        def before(sums: Floats | float) -> Floats:
+            """The probability of the halves before ``sums``, in the order of ``side``."""
+            wanted = 2 * reach * sizes[:, None] + side * np.clip(sums, -reach, reach)
+            return side * chances[np.searchsorted(places, wanted, "left" if side > 0 else "right")]
+
+        total = before(reach)
+        return lambda theta: float(((total - before(theta * questions - self._tolerance / 2)) @ ties).sum())
+
     def flip_bound(self, alpha: float, side: float) -> float:
         """Return the largest (side 1) or smallest (side -1) difference that the sign-flip test accepts."""
-        likely = self._chances > alpha * NEGLIGIBLE / len(self._chances)
-        sums, sizes, chances = side * self._sums[likely], self._sizes[likely], self._chances[likely]
-        ties, left = self._ties, sums + self._tolerance / 2
+        reached = self._reached(alpha, side)
 
         def accepted(theta: float) -> bool:
             """Whether the mean of a half is at least ``side * theta`` often enough."""
-            most = (left - theta * sizes) / theta
-            if theta < 0:
-                most = len(ties) - 2 - most
-            fewer = np.floor(most).clip(-1, len(ties) - 2).astype(np.int32)
-            return self._least + 2 * float(chances @ ties[fewer + 1]) >= alpha
+            return self._least + 2 * reached(theta) >= alpha
 
         inside, outside = side * self.mean, 1.0
         if inside >= 1 or accepted(outside):
