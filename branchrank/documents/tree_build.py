@@ -1,4 +1,4 @@
-"""Build one tree of nodes from the documents in a corpus.
+"""Build one tree of nodes from the documents in a corpus, or read it from a file.
 
 1. The root node (id ``/``) represents the corpus. The parent of a document is the first document whose
    toctree lists it. If no toctree lists a document, its parent is its folder (id ``path/``). The parent of a
@@ -38,13 +38,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from branchrank.core.errors import ArtifactError
+from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Node, Record
 from branchrank.documents.document import Block, Document, Section, breadcrumbs
 from branchrank.documents.reading import READERS
+from branchrank.documents.tree_nodes import Tree, find_problems
 
 ROOT_ID = "/"
 SUMMARY_LENGTH = 300
@@ -335,3 +338,20 @@ def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
     while below != source and below in parents:
         below = parents[below]
     return below == source
+
+
+_REMEDY = "build it again: branchrank index CORPUS, or branchrank pageindex build"
+
+
+def load_nodes(path: Path | str) -> Tree:
+    """Read a tree, and check that it is valid.
+
+    Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
+    contains the line number of the invalid node (not counting blank lines).
+    """
+    nodes = list(read_jsonl(Path(path), Node, error=ArtifactError, remedy=_REMEDY))
+    if not nodes:
+        raise ArtifactError(f"the file {path} contains no nodes", remedy=_REMEDY)
+    for index, message in find_problems(nodes):
+        raise ArtifactError(f"{path}:{index + 1}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
+    return Tree(nodes)

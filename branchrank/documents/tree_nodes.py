@@ -25,7 +25,6 @@ A tree is valid if all of the following are true.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -33,8 +32,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.core.errors import ArtifactError
-from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import BREADCRUMB_SEPARATOR, Node, Span
 
 Rows = NDArray[np.int32]
@@ -265,23 +262,6 @@ class Tree:
         found = shared > 0
         order = np.lexsort((self.table.ties[rows[found]], -shared[found]))
         return tuple(map(self.table.at, rows[found][order].tolist()))
-
-
-_REMEDY = "build it again: branchrank index CORPUS, or branchrank pageindex build"
-
-
-def load_nodes(path: Path | str) -> Tree:
-    """Read a tree, and check that it is valid.
-
-    Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
-    contains the line number of the invalid node (not counting blank lines).
-    """
-    nodes = list(read_jsonl(Path(path), Node, error=ArtifactError, remedy=_REMEDY))
-    if not nodes:
-        raise ArtifactError(f"the file {path} contains no nodes", remedy=_REMEDY)
-    for index, message in find_problems(nodes):
-        raise ArtifactError(f"{path}:{index + 1}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
-    return Tree(nodes)
 
 
 #: The position of an invalid node in the list of nodes, and a message.

@@ -31,7 +31,8 @@ from branchrank.core.io.text_files import read_jsonl
 from branchrank.core.records import Chunk, Passage
 from branchrank.documents.loading import Corpus
 from branchrank.documents.locating import Locator
-from branchrank.documents.tree_nodes import Tree, check_nodes, load_nodes
+from branchrank.documents.tree_build import load_nodes
+from branchrank.documents.tree_nodes import Tree, check_nodes
 from branchrank.index.embedders.protocol import Vectors
 from branchrank.index.generations import CHROMA, CHUNKS
 

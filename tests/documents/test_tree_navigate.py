@@ -14,8 +14,8 @@ from branchrank.core.errors import ArtifactError
 from branchrank.core.io.files import write_jsonl
 from branchrank.core.records import Node, Span
 from branchrank.documents.reading import read_document
-from branchrank.documents.tree_build import build_nodes
-from branchrank.documents.tree_nodes import Tree, check_nodes, load_nodes
+from branchrank.documents.tree_build import build_nodes, load_nodes
+from branchrank.documents.tree_nodes import Tree, check_nodes
 
 FILES = {
     "a.md": "# A\n\nintro\n\n## One\n\ntext\n\n### Deep\n\ntext\n\n## Two\n\ntext\n",

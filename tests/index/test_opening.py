@@ -11,7 +11,7 @@ from support.small_corpus import small_workspace
 
 from branchrank.core.errors import ArtifactError
 from branchrank.core.records import Scored
-from branchrank.documents.tree_nodes import load_nodes
+from branchrank.documents.tree_build import load_nodes
 from branchrank.index import manifest
 from branchrank.index.index_build import build_index
 from branchrank.index.reader import open_index

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
-from branchrank.documents.tree_nodes import load_nodes
+from branchrank.documents.tree_build import load_nodes
 from branchrank.frontends.cli.main import main
 from branchrank.questions.question_files import load_questions
 

@@ -244,7 +244,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @click.argument("nodes", required=False, type=FILE)
 def check_tree(nodes: Path | None, data_dir: Path) -> None:
     """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
-    from branchrank.documents.tree_nodes import load_nodes
+    from branchrank.documents.tree_build import load_nodes
 
     with open_workspace(data_dir) as workspace:
         tree = load_nodes(nodes) if nodes is not None else workspace.tree

@@ -12,7 +12,8 @@ from support.commands import QUESTIONS
 
 from branchrank.core.io.files import digest_of, write_jsonl
 from branchrank.documents.ir_collections import read_entries
-from branchrank.documents.tree_nodes import check_nodes, load_nodes
+from branchrank.documents.tree_build import load_nodes
+from branchrank.documents.tree_nodes import check_nodes
 from branchrank.index.adopted_files import given_chunks, given_nodes, read_found
 from branchrank.index.adoption import Adoption
 from branchrank.index.manifest import BuildReport, Manifest, read_record, write_record
