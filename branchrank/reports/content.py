@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from branchrank.core.io.table import Table
 from branchrank.reports.blocks import Block, Code, QuestionBrowser, Report, ReportSection
 from branchrank.reports.browser import hits_shown, missed
-from branchrank.reports.chunking_table import chunking
-from branchrank.reports.costs import agents, latency, llm_cost, shared_work, sweeps, trade_off
+from branchrank.reports.costs import agents, chunking, latency, llm_cost, shared_work, sweeps, trade_off
 from branchrank.reports.equal_reading import reading
 from branchrank.reports.losses import failures, lost, sliced, unanswerable
 from branchrank.reports.recommendation import is_pilot

@@ -1,19 +1,21 @@
-"""The report sections about the trade-off, sweeps, latency, LLM calls and shared work."""
+"""The report sections about the trade-off, sweeps, chunking, latency, LLM calls and shared work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from branchrank.core.io.table import Table, table_of
 from branchrank.core.records import NOT_REPORTED
+from branchrank.core.settings import IndexSettings
 from branchrank.reports import line_plots, plots
 from branchrank.reports.blocks import Block, ReportSection
 from branchrank.reports.line_plots import Swept
 from branchrank.reports.result import over, swept
-from branchrank.runs.directory import RunRecord
+from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run_data import RunData
-from branchrank.runs.summary import agent_table
+from branchrank.runs.summary import SummaryRow, agent_table
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile
 from branchrank.runs.words import NOTHING, margin, milliseconds, number, percent, plural
 from branchrank.search.llm.ledger import Totals, totals, totals_by
@@ -80,6 +82,51 @@ def _axes(points: list[Swept]) -> list[str]:
     if any(each.values.keys() != named.keys() for each in points):
         return []
     return [key for key in named if len({each.values[key] for each in points}) > 1]
+
+
+def chunking(run: RunData) -> ReportSection | None:
+    """Return the section, or ``None`` for a run with fewer than two indexes."""
+    record = run.record
+    indexes = {index.name: index for index in record.indexes}
+    used = {each.name: each.index for each in record.predictors if each.system is not None}
+    if len(indexes) < 2 or not run.scores.answerable:
+        return None
+    rows = tuple(
+        _chunking_row(run, row, indexes[used[row.predictor]])
+        for row in run.summary_rows
+        if used.get(row.predictor) in indexes
+    )
+    headings = ("predictor", "chunker", "chunks", "index size", "lines per hit")
+    caption = f"What chunking costs, over {over(run)}"
+    words = (
+        "A chunk has no more tokens than the embedder reads, less two that the model adds; by default, all "
+        "embedders have chunks of 254. Hits of different indexes have different lengths; the table of the "
+        "reading compares them."
+    )
+    return ReportSection("Chunking", (Table(caption=caption, headings=headings, rows=rows, labels=2), words))
+
+
+def _chunking_row(run: RunData, row: SummaryRow, index: IndexFacts) -> tuple[str, ...]:
+    return (
+        row.predictor,
+        _chunks(run.record.index_settings.get(index.name, {}), index.chunk_tokens),
+        str(index.chunks),
+        f"{index.bytes / 1e6:.1f} MB",
+        number(row.lines_per_hit),
+    )
+
+
+def _chunks(settings: Mapping[str, Any], tokens: int) -> str:
+    """Describe the chunking of an index, with the number of tokens that the embedder reads.
+
+    Older runs lack the default chunker, and for them ``tokens`` is 0.
+    """
+    default = IndexSettings()
+    chunker = settings.get("chunker", default.chunker)
+    wanted = settings.get("chunk_tokens", default.chunk_tokens)
+    cut = f" (of {wanted})" if tokens and tokens < wanted else ""
+    overlap = settings.get("chunk_overlap", default.chunk_overlap)
+    return f"{chunker}, {tokens or wanted} tokens{cut}" + (f", overlap {overlap}" if overlap else "")
 
 
 def latency(run: RunData) -> ReportSection:
