@@ -36,8 +36,14 @@ from branchrank.scoring.matching import JUDGED_WRONG
 Qrels = dict[str, dict[str, int]]
 
 
+_ORDER = "The qrels come first: branchrank score-trec QRELS RUN, compare-trec QRELS RUN RUN"
 #: The headings of the last column in the qrels of BEIR and other collections.
 _HEADINGS = frozenset({"score", "relevance", "rel", "label", "grade", "judgment", "judgement", "qrel"})
+#: Maps the expected and the actual number of columns to the fix that the error suggests.
+_OTHER_KIND = {
+    (4, 6): f"give a qrels file; this file looks like a run file. {_ORDER}",
+    (6, 4): f"give a run file; this file looks like a qrels file. {_ORDER}",
+}
 
 
 def read_qrels(path: Path) -> Qrels:
@@ -109,7 +115,8 @@ def columns_of(path: Path, counts: Mapping[int, str]) -> Iterator[tuple[str, lis
             if len(columns) not in counts:
                 raise InputError(
                     f"{path}:{number}: the line has {len(columns)} columns, but must be "
-                    f"{' or '.join(counts.values())}"
+                    f"{' or '.join(counts.values())}",
+                    remedy=_OTHER_KIND.get((max(counts), len(columns)), ""),
                 )
             counts = {len(columns): counts[len(columns)]}
             yield f"{path}:{number}", [column.strip() for column in columns]

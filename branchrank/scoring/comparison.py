@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, floor
 from statistics import NormalDist
 from typing import Literal
 
@@ -154,6 +154,15 @@ class Comparison(Record, frozen=True, kw_only=True):
         return seen and (corpus is None or corpus > -self.delta) and not self.unplaced
 
     @property
+    def smallest_delta(self) -> float | None:
+        """The smallest delta, with 4 decimals, for which :attr:`excludes_loss` is true, or ``None``."""
+        if self.ci_low is None or self.unplaced:
+            return None
+        lowest = self.ci_low if self.corpus_low is None else min(self.ci_low, self.corpus_low)
+        found = (floor(max(0.0, -lowest) * 10_000) + 1) / 10_000
+        return found if found <= 1 else None
+
+    @property
     def enough(self) -> tuple[int, int] | None:
         """About how many questions, and on how many pages, would decide with a power of 80%.
 
@@ -183,11 +192,15 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The outcome of a regression check, and its ``reason`` with the difference and the interval."""
+    """The outcome of a regression check, and its ``reason`` with the difference and the interval.
+
+    ``passes_at`` is the smallest delta at which an undecided check would pass, or ``None`` if there is none.
+    """
 
     outcome: Decision
     reason: str
     comparison: Comparison
+    passes_at: float | None = None
 
 
 def gate(comparison: Comparison, delta: float) -> Gate:
@@ -229,7 +242,10 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         )
     else:
         outcome, why = "undecided", "the interval includes -delta"
+    passes_at = comparison.smallest_delta if outcome == "undecided" else None
+    if passes_at is not None:
+        figures += f"; the gate would pass with --delta {passes_at:g}"
     unknown = comparison.verdict in ("inconclusive", "too few questions to tell")
     verdict = "" if unknown and outcome != "undecided" else f"{comparison.verdict}: "
     reason = f"{verdict}{why}; {figures}"
-    return Gate(outcome=outcome, reason=reason, comparison=comparison)
+    return Gate(outcome=outcome, reason=reason, comparison=comparison, passes_at=passes_at)

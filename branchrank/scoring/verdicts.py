@@ -148,6 +148,13 @@ def _check(name: str, of: Scores, clusters: Mapping[str, str], delta: float) -> 
         raise UsageError("there are no questions", remedy="run the benchmark on at least one question")
     if delta < 0:
         raise UsageError(f"delta is negative ({delta})", remedy="give a delta of 0 or more")
+    unpaired = sorted(of.keys() ^ clusters.keys())
+    if unpaired:
+        raise UsageError(
+            f"predictor {name!r} is not scored on the same questions as the others: {len(unpaired)} are "
+            f"missing or extra, such as {unpaired[0]!r}",
+            remedy="score every predictor on the same questions, with 0 for a failed query",
+        )
     outside = [each for each, value in of.items() if not 0 <= value <= 1]
     if outside:
         raise UsageError(

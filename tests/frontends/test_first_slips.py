@@ -259,7 +259,7 @@ def test_run_without_a_file_takes_the_experiment_of_the_folder(
     Path("own.toml").write_text(f"name = 'own'\nquestions = '{asked}'\ndata_dir = '{data}'\n[systems.bm25]\n")
     done = invoke("run")
     assert done.exit_code == 2
-    assert f"no experiment file {tmp_path / 'experiment.toml'}" in done.stderr
+    assert f" experiment.toml; the folder {tmp_path} contains own.toml" in done.stderr
     assert "nowhere" in invoke("run", "nowhere/own.toml").stderr
     Path("own.toml").rename("experiment.toml")
     asked.touch()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from support.commands import ROOT, every_command, invoke, make_project, program
 
-from branchrank.core.settings import PARTS, settings_of
+from branchrank.core.settings import PARTS, IndexSettings, settings_of
 from branchrank.frontends.cli.main import main
 
 HEAVY = ("torch", "chromadb", "pandas", "openai", "sentence_transformers")
@@ -162,6 +162,28 @@ def test_the_version_is_the_packages() -> None:
     from branchrank import __version__
 
     assert invoke("--version").stdout == f"branchrank, version {__version__}\n"
+
+
+def test_help_shows_the_defaults_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedder of ``data``, or of ``--data-dir``, takes the place of the global default."""
+    monkeypatch.chdir(tmp_path)
+    for name, embedder in (("data", "all-MiniLM-L6-v2"), ("other", "fake:16")):
+        (tmp_path / name).mkdir()
+        config = f'corpus = "../docs"\n[index]\nembedder = "{embedder}"\n'
+        (tmp_path / name / "branchrank.toml").write_text(config)
+
+    def default(*words: str) -> str:
+        shown = "".join(invoke(*words, "--help").output.split())  # lines are also broken within words
+        found = re.search(r"--embedderTEXT.*?Default:(.*?\)?)\.(?=-|$)", shown)
+        assert found is not None, shown
+        return found[1]
+
+    for command in ("retrieve", "search", "calibrate"):
+        assert default(command) == "all-MiniLM-L6-v2(indata/branchrank.toml)"
+        assert default(command, "--data-dir", "other") == "fake:16(inother/branchrank.toml)"
+        assert default(command, "--data-dir", "none").startswith(IndexSettings().embedder)
+    (tmp_path / "data" / "branchrank.toml").write_text("[index")
+    assert default("retrieve") == IndexSettings().embedder
 
 
 def test_the_three_searches_say_when_to_use_each() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from branchrank.core.errors import UsageError
+from branchrank.core.errors import BranchRankError, UsageError
 from branchrank.core.records import SEED
 from branchrank.core.settings import (
     DEFAULT_DATA_DIR,
@@ -34,6 +35,8 @@ _GIVEN = "branchrank.settings"
 _FLAGS = "branchrank.settings.flags"
 #: The key under which click's context stores the settings that ``--fusion`` stands for.
 _SHARED = "branchrank.shared_settings"
+#: The key under which click's context stores the path and the tables of branchrank.toml.
+_TABLES = "branchrank.tables"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 SHARE = click.FloatRange(0, 1)
@@ -114,9 +117,42 @@ def _settings(name: str) -> Sequence[Setting]:
     return [{each.name: each for each in found}[setting]] if setting else found
 
 
+class SettingOption(click.Option):
+    """The flag of a setting. In ``--help``, its default is the value in the workspace's branchrank.toml."""
+
+    def __init__(self, *names: Any, setting: Setting, **details: Any) -> None:
+        self.setting = setting
+        super().__init__(*names, **details)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the flag and its help text."""
+        found, setting = super().get_help_record(ctx), self.setting
+        path, tables = _config(ctx)
+        own = tables.get(setting.section, {}).get(setting.name)
+        if found is not None and own is not None:
+            own_default = f" Default: {own} (in {safe(str(path))})."
+            found = found[0], found[1].replace(f" Default: {setting.default}.", own_default)
+        return found
+
+
+def _config(ctx: click.Context) -> tuple[Path, Mapping[str, Any]]:
+    """Return the path of the workspace's branchrank.toml and its tables, which are read once per command."""
+    from branchrank.index.workspace_folder import CONFIG, read_config
+
+    if _TABLES not in ctx.meta:
+        path, tables = (ctx.params.get("data_dir") or DEFAULT_DATA_DIR) / CONFIG, {}
+        with contextlib.suppress(BranchRankError):  # a command reports the errors of the file, not its help
+            tables = read_config(path)[1]
+        ctx.meta[_TABLES] = path, tables
+    found: tuple[Path, Mapping[str, Any]] = ctx.meta[_TABLES]
+    return found
+
+
 def _option(setting: Setting) -> Callable[[F], F]:
     return click.option(
         f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
+        cls=SettingOption,
+        setting=setting,
         type=_click_type(setting),
         is_flag=setting.type is bool,
         multiple=setting.several,
@@ -208,6 +244,7 @@ DATA_DIR = flag(
     "The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
     DEFAULT_DATA_DIR,
     FOLDER,
+    is_eager=True,  # so that --help can read the workspace's settings
 )
 WHERE = flag(
     "--where",

@@ -72,6 +72,8 @@ from branchrank.search.systems.system_checks import problems
 _SWEEP = "sweep"
 #: Keys of a system's table that are not fields of the system.
 _OWN_KEYS = ("from", "index", _SWEEP, "origin", "tuned_on", "predictor", "command")
+#: The number of names that the error about a missing file lists.
+_SHOWN = 8
 
 T = TypeVar("T")
 #: One value for each name of a sweep.
@@ -156,8 +158,12 @@ def plan_from_experiment(
     and the plan can only be estimated. Raises one :class:`UsageError` that lists every problem in the file.
     """
     if not path.is_file():
+        entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
+        shown = ", ".join([*entries[:_SHOWN], *(["..."] if len(entries) > _SHOWN else [])])
+        holds = f"contains {shown or 'no files'}" if path.parent.is_dir() else "does not exist"
+        folder = f"the folder {path.parent.absolute()} {holds}"
         raise UsageError(
-            f"there is no experiment file {path.absolute()}",
+            f"there is no experiment file {path}; {folder}",
             remedy="branchrank run EXPERIMENT.toml, or write an experiment with branchrank init FOLDER",
         )
     found: list[str] = []
