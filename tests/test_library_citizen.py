@@ -45,7 +45,7 @@ def run(script: Path, *arguments: object, **environment: str) -> subprocess.Comp
 FOREIGN_FILTERS = ("the matrix subclass is not the recommended way", "scipy.special", "opentelemetry")
 
 
-@pytest.mark.parametrize(("store", "embedder"), [pytest.param(*STORES[0], marks=pytest.mark.full), STORES[1]])
+@pytest.mark.parametrize(("store", "embedder"), [STORES[0], pytest.param(*STORES[1], marks=pytest.mark.full)])
 def test_a_build_a_search_and_a_benchmark_leave_the_process_as_it_was(
     folder: Path, store: str, embedder: str
 ) -> None:
@@ -102,6 +102,7 @@ def test_sums_have_the_same_bits_for_any_number_of_blas_threads(tmp_path: Path, 
     assert len(digests.pop()) == 65
 
 
+@pytest.mark.full
 def test_a_class_in_the_working_directory_is_importable_by_the_command_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

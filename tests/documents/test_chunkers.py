@@ -92,9 +92,15 @@ def chunked(name: str, content: str, overlap: int = 0) -> tuple[list[str], list[
     return lines, *chunks_of(document, lines, chunker, name)
 
 
+def each_chunker() -> list[object]:
+    """All chunkers; importing LlamaIndex takes seconds."""
+    slow = pytest.mark.full
+    return [pytest.param(each, marks=slow if "llama" in each else ()) for each in (*COVERING, *OTHERS)]
+
+
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("overlap", [0, 12])
-@pytest.mark.parametrize("name", [*COVERING, *OTHERS])
+@pytest.mark.parametrize("name", each_chunker())
 def test_a_chunk_is_in_its_lines_in_order_and_the_same_each_time(name: str, overlap: int) -> None:
     for kind, content in DOCUMENTS.items():
         lines, chunks, notes = chunked(name, content, overlap)

@@ -135,6 +135,7 @@ def test_a_distribution_comes_from_the_index_and_only_its_docs_stay(
     assert list(tmp_path.rglob("EXECUTED")) == []
 
 
+@pytest.mark.full
 def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path, str]) -> None:
     folder, host = site
     page = {"files": [{"url": f"/files/{FILENAME}", "hashes": {}}], "meta": {"api-version": "1.0"}}
@@ -164,7 +165,9 @@ def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path
     assert (tmp_path / "y" / "index.rst").is_file()
 
 
-@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"size": len(SDIST) - 1}])
+@pytest.mark.parametrize(
+    "changes", [{"sha256": "0" * 64}, pytest.param({"size": len(SDIST) - 1}, marks=pytest.mark.full)]
+)
 def test_a_file_that_is_not_the_pinned_one_is_refused_and_deleted(
     tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_wrong_exclude_is_not_stored_in_the_workspace_file(tmp_path: Path) -> 
     assert not (new / "branchrank.toml").exists()
 
 
+@pytest.mark.full
 def test_a_missing_model_is_not_stored_in_the_workspace_file(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     project = make_project(tmp_path)

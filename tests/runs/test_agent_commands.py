@@ -284,7 +284,7 @@ def test_a_run_of_others_starts_a_program_only_if_it_is_trusted(
     assert (other / "rows.jsonl").read_bytes() == (folder / "rows.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL])
 def test_an_interrupted_run_leaves_no_program_and_is_resumed(project: Path, number: signal.Signals) -> None:
     name = f"interrupted-{number.name}"
     Path(f"{name}.toml").write_text(
