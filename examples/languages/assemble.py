@@ -17,8 +17,9 @@ from pathlib import Path
 
 from branchrank.core.errors import CorpusError
 from branchrank.core.records import GoldItem, Question, Span
-from branchrank.documents.loading import corpus_lines, load_corpus, reanchor
+from branchrank.documents.loading import corpus_lines, load_corpus
 from branchrank.documents.named import locate_corpus, named_corpus
+from branchrank.questions.anchoring import reanchor
 from branchrank.questions.question_files import write_questions
 
 HERE = Path(__file__).parent
