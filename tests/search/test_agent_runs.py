@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,10 @@ import pytest
 from support import agent_policies as policies
 from support import scripted_llm as scripted
 from support.agent_policies import answer, call, question, told, turn
-from support.commands import QUESTIONS, benchmark, invoke, json_lines, make_project, table
+from support.commands import QUESTIONS, ROOT, benchmark, invoke, json_lines, make_project, table
+from support.doc_blocks import blocks
 from support.front_doors import Http, Library, Mcp
+from support.sample_index import CORPUS
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
 REPRODUCED = ("rows.jsonl", "questions.csv", "llm_calls.csv")
@@ -116,6 +119,20 @@ def test_a_replay_gives_the_same_rows_without_a_server(
         *("grep_search", "nowhere", "read_file")
     ]
     assert len(requests) == len(calls_of(again))
+
+
+@pytest.mark.full
+def test_the_recorded_pilot_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of ``examples/agents.sqlite`` give the rows of ``reports/examples/agents``."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("*/"))
+    monkeypatch.chdir(tmp_path)
+    made = invoke("index", CORPUS, "--embedder", "all-MiniLM-L6-v2", "--quiet")
+    assert made.exit_code == 0, made.output
+    words = blocks("docs/agents.md", "bash")[-1].text.replace("\\\n", " ").split()
+    replayed = invoke(*words[1:], "--reports", "reports", "--quiet")
+    assert replayed.exit_code == 0, replayed.output
+    [rows] = Path("reports").glob("*/rows.jsonl")
+    assert rows.read_bytes() == (ROOT / "reports/examples/agents/rows.jsonl").read_bytes()
 
 
 @pytest.mark.full
