@@ -53,7 +53,7 @@ from branchrank.questions.question_files import load_questions
 from branchrank.reports.drawing import draw, standalone
 from branchrank.reports.result import rates_plot
 from branchrank.scoring.comparison import Comparison
-from branchrank.search.llm.cassette import Cassette
+from branchrank.search.llm.cassette import Cassette, _checksum
 from branchrank.search.llm.prompts import excerpt, read_labels
 from branchrank.search.llm.request import CallResult, LLMReply, Usage, estimate_tokens
 
@@ -185,18 +185,10 @@ class CallFile(Cassette):
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
         """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
-        self._put(
-            [
-                (
-                    call.key,
-                    call.stage,
-                    call.question,
-                    json.dumps({"model": call.model}),
-                    msgspec.json.encode(call.recorded).decode(),
-                )
-                for call in calls
-            ]
-        )
+        for call in calls:
+            recorded = msgspec.json.encode(call.recorded).decode()
+            row = (call.key, call.stage, call.question, json.dumps({"model": call.model}), recorded)
+            self._database.put([(*row, _checksum(row))])
 
 
 def kept_calls(cassette: Path) -> list[KeptCall]:

@@ -75,7 +75,7 @@ def test_a_question_is_added_and_replaced_in_each_encoding(tmp_path: Path, encod
     text = write_lines(tmp_path / "plain.jsonl").read_text()
     path = save(tmp_path / "q.jsonl", text, encoding)
     first, *others = load_questions(path)
-    replace_question(path, first, content_digest(path))
+    replace_question(path, first.id, content_digest(path), first)
     append_question(path, type(first)(id="new", question="é?", answerable=False), content_digest(path))
     assert [each.id for each in load_questions(path)] == [first.id, *(each.id for each in others), "new"]
     assert path.read_bytes().decode().splitlines()[1:-1] == text.splitlines()[1:]
