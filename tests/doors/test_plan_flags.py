@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from support.commands import invoke, json_lines
+from support.sample_index import CORPUS
 
 Hits = list[dict[str, Any]]
 K = 40
+QUESTIONS = CORPUS.parent / "questions.jsonl"
 
 
 def answers(sample: Path, questions: list[str], *flags: object, verb: str = "hybrid") -> list[Hits]:
@@ -36,9 +38,12 @@ def beginnings(found: list[Hits]) -> int:
 
 
 def found_by(found: list[Hits], branch: str) -> float:
-    """The sum of the reciprocal ranks of the hits in a branch's list."""
+    """The sum of the reciprocal ranks of the hits in a branch's list, divided by their places."""
     return sum(
-        1 / hit["branches"][branch]["rank"] for hits in found for hit in hits if branch in hit["branches"]
+        1 / hit["branches"][branch]["rank"] / place
+        for hits in found
+        for place, hit in enumerate(hits, start=1)
+        if branch in hit["branches"]
     )
 
 
@@ -61,7 +66,6 @@ MOVES: dict[str, tuple[float, float, Callable[[list[Hits]], float]]] = {
     "--hybrid-vector-weight": (0.1, 10, by_vectors),
     "--hybrid-neighbor-depth": (0, 1, reached),
     "--hybrid-siblings": (0, 10, reached),
-    "--hybrid-file-roots": (0, 5, beginnings),
     "--hybrid-candidate-cap": (2, 50, sections),
     "--hybrid-vector-top-n": (1, 40, by_vectors),
     "--hybrid-bm25-top-n": (1, 80, by_words),
@@ -81,6 +85,16 @@ def test_a_flag_moves_the_answers(sample: Path, flag: str) -> None:
     ids = [[[hit["id"] for hit in hits] for hits in found] for found in (fewer, more)]
     assert ids[0] != ids[1]
     assert measured(fewer) < measured(more)
+
+
+@pytest.mark.full
+def test_file_roots_add_the_beginnings_of_files(tmp_path: Path) -> None:
+    """The sections of the few pages are all directly below the beginnings of their files."""
+    assert invoke("index", CORPUS, "--data-dir", tmp_path, "--embedder", "all-MiniLM-L6-v2").exit_code == 0
+    asked = [line["question"] for line in json_lines(QUESTIONS)][::8]
+    flags = ("--hybrid-vector-top-n", 4, "--hybrid-file-roots")
+    none, five = (answers(tmp_path, asked, *flags, number) for number in (0, 5))
+    assert beginnings(none) < beginnings(five)
 
 
 def test_fusion_sets_the_fusion_of_local_and_hybrid_alike(sample: Path, questions: list[str]) -> None:

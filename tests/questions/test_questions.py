@@ -157,11 +157,13 @@ def test_an_id_is_made_from_the_question_and_its_files(tmp_path: Path) -> None:
 
 
 words = st.text(min_size=1, max_size=8).filter(str.strip)
+#: Paths are read in their shortest form, with slashes.
+paths = words.map(lambda word: word.replace("\\", "-").replace("/", "-"))
 items = st.builds(
     lambda source, start, more, quote: GoldItem(
         source_file=source, answer_line_start=start, answer_line_end=start + more, answer_quote=quote
     ),
-    words,
+    paths,
     st.integers(1, 10**6),
     st.integers(0, 50),
     st.none() | words,
@@ -179,11 +181,11 @@ questions_of = st.builds(
     excluded_spans=st.lists(
         # No gold is in these files: excluded gold is an error.
         st.builds(
-            Span, source=words.map("not/{}".format), line_start=st.integers(1, 9), line_end=st.integers(9, 20)
+            Span, source=paths.map("not/{}".format), line_start=st.integers(1, 9), line_end=st.integers(9, 20)
         ),
         max_size=2,
     ).map(tuple),
-    source_aliases=st.lists(words, max_size=2).map(tuple),
+    source_aliases=st.lists(paths, max_size=2).map(tuple),
     extra=st.dictionaries(words.map(lambda name: f"x-{name}"), st.integers() | words, max_size=3),
 )
 
