@@ -114,7 +114,7 @@ class Reader:
         if "127.0.0.1:8000" in text:
             self.serve("branchrank serve --predictor local")
             return self.placed(text)
-        runs = ["none", *sorted(path.name for path in self.checkout.glob("reports/*"))]
+        runs = ["none", *sorted(path.parent.name for path in self.checkout.glob("reports/*/run.json"))]
         return re.sub(r"(reports/)?\b(RUN|NEW|OLD)\b", f"reports/{runs[-1]}", text)
 
     def command(self, text: str) -> tuple[int, str]:
