@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, invoke, program, table, write_lines
+from support.commands import ROOT, program, table, write_lines
 from support.doc_blocks import blocks
 from support.small_corpus import small_workspace
 
@@ -95,7 +95,8 @@ def test_every_pipeline_answers_and_its_texts_are_placed(
         unplaced = int(row.get("missing_hits") or 0) + int(row.get("ambiguous_hits") or 0)
         assert unplaced <= QUESTIONS * 10 // 20, f"{name}: {unplaced} texts without a place"
         assert float(row["relaxed_hit@5"]) >= least, name
-    assert invoke("verify", made).exit_code == 0
+    verified = program("-m", "branchrank", "verify", made, cwd=project, fresh=True)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 @pytest.mark.full
