@@ -25,7 +25,7 @@ PROCESSES ?= $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types imports docs unit axe test-full campaigns test-bare test-pythons mutants fuzz test-corpora bench \
+.PHONY: setup demo test lint types imports docs compiled unit axe test-full campaigns test-bare test-pythons mutants fuzz test-corpora bench \
 	bench-check benchmarks clean
 
 setup: $(VENV)/.ready
@@ -52,7 +52,7 @@ demo: $(VENV)/.runtime
 
 # The checks use a core each, so two run at a time; the tests use every core.
 test: setup
-	$(MAKE) --no-print-directory --jobs 2 types docs imports lint
+	$(MAKE) --no-print-directory --jobs 2 types compiled docs imports lint
 	$(MAKE) --no-print-directory unit
 
 lint: setup
@@ -68,6 +68,10 @@ imports: setup
 # Builds the site with the API reference (build/docs/index.html). A warning, such as a dead link, is an error.
 docs: setup
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+# pytest compiles a test file once for all processes, if it has been collected before they start.
+compiled: setup
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 unit: setup
 	-$(MAKE) --no-print-directory axe
