@@ -203,8 +203,9 @@ def test_an_internal_error_is_not_an_answer(toolbox: Toolbox, monkeypatch: pytes
         ("a:b.md:3-5", (3, 5)),
         ("[a:b.md:3-5]", (3, 5)),
         (" a:b.md:3 ", (3, 3)),
+        ("a:b.md#L3-L5", (3, 5)),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_citations_are_read_in_several_forms(citation: object, lines: tuple[int, int]) -> None:
     expected = Citation(path="a:b.md", line_start=lines[0], line_end=lines[1])

@@ -353,3 +353,11 @@ def test_a_dry_run_starts_nothing(project: Path) -> None:
     assert result.exit_code == 0
     assert "tools" in result.output
     assert [*Path("facts").iterdir()] == before
+
+
+def test_a_question_that_is_too_long_for_a_program_is_a_miss(project: Path) -> None:
+    gold = {"source_file": "index.md", "answer_line_start": 1, "answer_line_end": 1}
+    write_lines(project / "long.jsonl", [{"question": "fuse " * 30_000, **gold}])
+    run("long", command("prints"), "--latency-sample", 0, questions="long.jsonl")
+    [folder] = Path("reports/long").iterdir()
+    assert "Argument list too long" in Run.load(folder).rows[0].error

@@ -205,6 +205,8 @@ def test_a_printed_path_can_have_spaces_and_punctuation(path: str) -> None:
         "a b:9 ({}:3)",
         "1.md:1: {}:3",
         "| {}:3 |",
+        "See ./{}#L3-L3.",
+        "{}#L3",
     ):
         assert [span.citation for span in session.cited_in(words.format(path))] == [f"{path}:3-3"], words
 

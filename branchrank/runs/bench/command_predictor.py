@@ -187,15 +187,18 @@ def run_guarded(
     Returns what it has printed, and why it has failed, or an empty string. The guardian removes ``folder`` if
     this process is killed.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", guardian.__file__, str(folder), *words],
-        cwd=home,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guardian.__file__, str(folder), *words],
+            cwd=home,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:  # such as a question of more than 128 KiB
+        return "", f"can't be started: {error.strerror}"
     try:
         return _read(process, timeout_s)
     finally:

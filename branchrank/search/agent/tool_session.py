@@ -23,13 +23,21 @@ from branchrank.search.llm.request import Tool
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query
 from branchrank.search.systems.search_tools import SearchTools
-from branchrank.search.systems.toolbox import ANSWER, TOOLS, Citation, Toolbox, ToolReply, read_answer
+from branchrank.search.systems.toolbox import (
+    ANSWER,
+    CITED_LINES,
+    TOOLS,
+    Citation,
+    Toolbox,
+    ToolReply,
+    read_answer,
+)
 
 #: The number of characters of a call's arguments that a step keeps.
 _ARGUMENTS = 1_000
 #: The number of characters of an error that a step keeps.
 _ERROR = 300
-_CITED_LINES = re.compile(r"(?<=\S):(\d{1,9})(?:[-\u2013](\d{1,9}))?(?!\d|:\d)")
+_CITED_LINES = re.compile(rf"(?<=\S){CITED_LINES}(?!\d|:\d)")
 # A path begins where a word begins, and can contain spaces and punctuation.
 _PATH_START = re.compile(r"(?<![^\s`'\"<>()\[\]{}|*,;])\S")
 #: The longest path of a citation in a text, in characters, and the citations that are read.
@@ -108,7 +116,10 @@ class ToolSession:
         return CheckedCitations(spans=tuple(spans), invalid=invalid)
 
     def cited_in(self, text: str) -> tuple[Span, ...]:
-        """Return the citations ``path:line`` and ``path:first-last`` in a text whose lines exist."""
+        """Return the citations in a text whose lines exist: ``path:line`` or ``path:first-last``.
+
+        They can also be written as ``path#L3-L8``.
+        """
         cited, lines = [], cache(self._lines)
         for found in islice(_CITED_LINES.finditer(text), _MOST_CITED):
             before = text[max(0, found.start() - _LONGEST_PATH) : found.start()].rpartition("\n")[2]

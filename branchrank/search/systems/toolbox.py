@@ -28,6 +28,8 @@ ANSWER = "answer"
 #: The most characters of a wrong value that an error text repeats.
 _SHOWN = 200
 
+#: The lines of a citation such as ``guide.md:3-8`` or ``guide.md#L3-L8``.
+CITED_LINES = r"(?::|#L)(\d{1,9})(?:[-\u2013]L?(\d{1,9}))?"
 #: Ends a citation in a text with several of them.
 _BETWEEN = re.compile(r"(?<=\d)\]?\s*(?:[,;\n]\s*|$)(?!$)")
 
@@ -232,8 +234,8 @@ def read_arguments(
 def read_answer(arguments: str) -> tuple[tuple[Citation, ...], str]:
     """Return the citations and the text of a call of ``answer``. Raises :class:`CallRefused`.
 
-    A citation can also be a text such as ``guide.md:3-8``, and the list can be a text with several of them or
-    with its JSON. Without a last line, a citation has one line.
+    A citation can also be a text such as ``guide.md:3-8`` or ``guide.md#L3-L8``, and the list can be a text
+    with several of them or with its JSON. Without a last line, a citation has one line.
     """
     given = _parsed(ANSWER, arguments)
     if isinstance(given, dict) and "citations" in given:
@@ -252,7 +254,7 @@ def _spelled_out(citation: Any) -> Any:
     if not isinstance(given, dict):
         return citation
     if "line_start" not in given and isinstance(given.get("path"), str):
-        found = re.fullmatch(r"\[?(.+):(\d+)(?:[-–](\d+))?\]?", given["path"].strip(), re.DOTALL)
+        found = re.fullmatch(rf"\[?(.+){CITED_LINES}\]?", given["path"].strip(), re.DOTALL)
         if found:
             given = {"path": found[1], "line_start": found[2], "line_end": found[3]}
     if given.get("line_end") is None and "line_start" in given:
