@@ -57,6 +57,14 @@ class Looks:
         return []
 
 
+class Raises:
+    llm = "none"
+
+    def retrieve(self, query, k, tools):
+        tools.call("read_file", {"path": "index.md"})
+        raise KeyError("lost")
+
+
 class Filters:
     llm = "none"
 
@@ -104,7 +112,8 @@ def made(project: Path) -> tuple[Run, Result]:
     quick = ("tools", "prints", "misreports", "forks", "floods", "fails", "silent")
     tables = [command(mode) for mode in quick] + [command("hangs", timeout_s=2)]
     tables += [
-        f'[systems.{name}]\npredictor = "own_agents:{name}"\n' for name in ("Agent", "Answers", "Filters")
+        f'[systems.{name}]\npredictor = "own_agents:{name}"\n'
+        for name in ("Agent", "Answers", "Raises", "Filters")
     ]
     result = run("made", "".join(tables))
     [folder] = Path("reports/made").iterdir()
@@ -235,6 +244,9 @@ def test_a_class_with_a_third_parameter_gets_recorded_tools(made: tuple[Run, Res
         assert (log(row).answered, log(row).unread) == (True, 0)
     for row in rows(made[0], "Answers"):
         assert (cited(row), log(row).unread) == (["index.md:1-3"], 1)
+    for row in rows(made[0], "Raises"):
+        assert (row.status, [step.tool for step in log(row).steps]) == ("failed", ["read_file"])
+        assert not log(row).answered
     for row in rows(made[0], "Filters"):
         assert (row.status, row.agent, cited(row)) == ("ok", msgspec.UNSET, ["index.md:1-3"])
 

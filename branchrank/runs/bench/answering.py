@@ -33,7 +33,7 @@ from branchrank.core.errors import (
 from branchrank.core.execution import Executor
 from branchrank.core.io.printable import hide_credentials
 from branchrank.core.io.progress import Progress
-from branchrank.core.records import Question, Record, Retrieval, StageTrace
+from branchrank.core.records import AgentLog, Question, Record, Retrieval, StageTrace
 from branchrank.runs.attribution import DEPTH, agent_trace, gold_passages, gold_ranks, lost_at, unseen_groups
 from branchrank.runs.bench.opening import OpenPlan, open_plan
 from branchrank.runs.bench.places import HitPlaces
@@ -186,8 +186,9 @@ def answer(
     except Exception as error:
         told = error.message if isinstance(error, ChildError) else f"{type(error).__name__}: {error}"
         reason = hide_credentials(told.splitlines()[0], os.environ)
-        tools = getattr(error, "agent", msgspec.UNSET)
-        return msgspec.structs.replace(row, status="failed", error=reason, agent=tools)
+        log = getattr(error, "agent", None)
+        steps = log if isinstance(log, AgentLog) else msgspec.UNSET
+        return msgspec.structs.replace(row, status="failed", error=reason, agent=steps)
     hits = judged_hits(retrieval.hits, question)
     removed = retrieval.removed + len(retrieval.hits) - len(hits)
     agent, trace = retrieval.agent, retrieval.trace

@@ -239,6 +239,10 @@ class ClassPredictor(Untraced):
             answer = answer_of(self.wrapped.retrieve(question.question, k, **given))
         except UsageError as error:
             raise UsageError(f"{self.name}: {error.message}", remedy=error.remedies) from error
+        except Exception as error:
+            if tools is not None:
+                error.agent = tools.session.log(None)  # type: ignore[attr-defined] # for the failed row
+            raise
         if tools is None:
             return OutsideAnswer(answer.hits, answer.calls)  # type: ignore[arg-type]
         hits = answer.hits or self.cited(tools, k)
