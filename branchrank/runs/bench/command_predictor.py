@@ -171,6 +171,8 @@ class CommandPredictor(Untraced):
         except (OSError, *NOT_JSON) as error:
             reason = getattr(error, "strerror", "") or str(error)  # the path would differ in each run
             return [], f"LLM use is not reported: usage file: {reason[:_REASON]}"
+        if not usage.calls and usage.prompt_tokens + usage.completion_tokens:
+            return [], "LLM use is not reported: usage file: tokens without calls"
         model = "" if self.llm == NOT_REPORTED else self.llm
         spent = [(usage.prompt_tokens, usage.completion_tokens), *[(0, 0)] * (usage.calls - 1)]
         return [

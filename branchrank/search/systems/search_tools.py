@@ -112,7 +112,8 @@ class ToolAnswer(Record, frozen=True, kw_only=True):
         """The answer as text: first the notices, then each result, preceded by its citation."""
         notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
-        return "\n\n".join([*notes, *(results or ["nothing found"])])
+        nothing = [] if results or self.status.cut else ["nothing found"]
+        return "\n\n".join([*notes, *results, *nothing])
 
 
 class SearchTools:
@@ -266,9 +267,9 @@ class SearchTools:
         sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
         fitting = sum(size <= ANSWER_BYTES for size in sizes)
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
-        if left_out := len(found) - fitting:
+        if left_out := [each.citation for each in found[fitting:]]:
             limit = f"{ANSWER_BYTES / 1024:.3g} KiB"
-            notices.append(f"{left_out} more results were left out: an answer has at most {limit} of text")
+            notices.append(f"left out, because an answer has at most {limit} of text: {', '.join(left_out)}")
         status = SearchStatus(
             tool=tool,
             characters=_characters(retrieval.hits[:fitting]),
