@@ -94,7 +94,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     page.write_text(f'<a href="../../files/{FILENAME}#sha256=0">{FILENAME}</a>')
     Handler.authorizations.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield folder, f"127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -121,20 +121,6 @@ def add(
         return add_corpus("pack", target, progress)
 
 
-def test_a_distribution_comes_from_the_index_and_only_its_docs_stay(
-    tmp_path: Path, site: tuple[Path, str]
-) -> None:
-    told: list[tuple[str, int, int]] = []
-    target = tmp_path / "home" / "pack"
-    result = add(target, index(f"http://{site[1]}/simple/"), lambda *step: told.append(step))
-    assert result == target
-    files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
-    assert files == ["index.rst", "sub/a.txt"]
-    assert told == [("download", len(SDIST), len(SDIST)), ("unpack", 1, 1)]
-    assert [path.name for path in target.parent.iterdir()] == ["pack"]
-    assert list(tmp_path.rglob("EXECUTED")) == []
-
-
 @pytest.mark.full
 def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path, str]) -> None:
     folder, host = site
@@ -142,19 +128,6 @@ def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path
     (folder / "simple" / "pack" / "index.html").write_text(json.dumps(page))
     add(tmp_path / "x", index(f"http://me:p%40ss@{host}/simple"))
     assert Handler.authorizations == ["Basic bWU6cEBzcw=="] * 2
-
-
-def test_the_credentials_of_an_index_are_not_sent_to_other_hosts_or_shown_in_errors(
-    tmp_path: Path, site: tuple[Path, str]
-) -> None:
-    folder, host = site
-    other = host.replace("127.0.0.1", "localhost")
-    (folder / "simple" / "pack" / "index.html").write_text(f'<a href="http://{other}/files/{FILENAME}">x</a>')
-    add(tmp_path / "x", index(f"http://me:secret@{host}/simple"))
-    assert Handler.authorizations[1] is None
-    with pytest.raises(CorpusError) as caught:
-        add(tmp_path / "y", index(f"http://me:secret@{host}/simple"), corpus=entry(sha256="0"))
-    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.full
@@ -168,15 +141,27 @@ def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path
 @pytest.mark.parametrize(
     "changes", [{"sha256": "0" * 64}, pytest.param({"size": len(SDIST) - 1}, marks=pytest.mark.full)]
 )
-def test_a_file_that_is_not_the_pinned_one_is_refused_and_deleted(
+def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_credentials_stay_with_the_index(
     tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
 ) -> None:
+    folder, host = site
+    other = host.replace("127.0.0.1", "localhost")
+    (folder / "simple" / "pack" / "index.html").write_text(f'<a href="http://{other}/files/{FILENAME}">x</a>')
+    told: list[tuple[str, int, int]] = []
+    corpus = entry(**changes)
     target = tmp_path / "home" / "pack"
-    with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz"):
-        add(target, index(f"http://{site[1]}/simple"), corpus=entry(**changes))
+    indexes = index("http://me:secret@127.0.0.1:1/simple", f"http://me:secret@{host}/simple")
+    with pytest.raises(CorpusError, match="refused") as caught:
+        add(target, indexes, lambda *step: told.append(step), corpus=corpus)
+    assert f"/files/{FILENAME}" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "pip config list" in caught.value.remedy
     assert list(target.parent.iterdir()) == []
+    assert told == [("download", len(SDIST), len(SDIST))] * (corpus.size == len(SDIST))
+    assert [bool(sent) for sent in Handler.authorizations] == [True, False]
 
 
+@pytest.mark.full
 def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="refused") as caught:
         add(tmp_path / "x", index("http://me:secret@127.0.0.1:1/simple"))
@@ -277,7 +262,9 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_debian_package_comes_from_apt_at_its_pinned_version(tmp_path: Path, apt: Path) -> None:
     (apt / "pack_1.0-2_all.deb").write_bytes(DEB)
-    target = add(tmp_path / "home" / "pack", corpus=debian_entry())
+    told: list[tuple[str, int, int]] = []
+    target = add(tmp_path / "home" / "pack", None, lambda *step: told.append(step), corpus=debian_entry())
+    assert told[-1] == ("unpack", 1, 1)
     assert [str(path.relative_to(target)) for path in target.rglob("*")] == ["a.html"]
     assert (apt / "asked").read_text().split() == ["download", "pack=1.0-2"]
     with pytest.raises(CorpusError, match="must be 0, but is"):
@@ -384,7 +371,7 @@ def test_every_known_corpus_is_pinned() -> None:
         assert corpus.license
 
 
-def test_corpus_add_writes_the_questions_and_names_the_next_commands(
+def test_corpus_add_keeps_the_docs_of_a_distribution_writes_the_questions_and_names_the_next_commands(
     tmp_path: Path, site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lxml = entry(license="MIT", exclude=("changes-*",), questions="0")
@@ -405,6 +392,10 @@ def test_corpus_add_writes_the_questions_and_names_the_next_commands(
         "  branchrank index lxml --data-dir data/lxml --embedder all-MiniLM-L6-v2 --exclude 'changes-*'",
         "  branchrank benchmark --data-dir data/lxml --questions lxml-questions.jsonl",
     ]
+    home = tmp_path / "home"
+    files = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
+    assert files == ["lxml/index.rst", "lxml/sub/a.txt"]
+    assert list(tmp_path.rglob("EXECUTED")) == []
     written = tmp_path / "lxml-questions.jsonl"
     assert written.read_bytes() == (ROOT / "examples" / "lxml-questions.jsonl").read_bytes()
     assert invoke("corpus", "add", "lxml", "--questions", "--quiet").stdout == done.stdout

@@ -24,6 +24,12 @@ from branchrank.workspace import Workspace
 QUERY = "which temperature for green tea"
 
 
+@pytest.fixture(autouse=True)
+def exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workspace makes no collection of its own, which takes longer than the rest."""
+    monkeypatch.setenv("BRANCHRANK_INDEX_VECTOR_STORE", "exact")
+
+
 def make_theirs(folder: Path, **options: Any) -> Path:
     """``folder/docs`` and ``folder/theirs`` with chunks of all kinds of fields and a collection."""
     write_pages(folder / "docs")
@@ -67,7 +73,10 @@ def fix(result: Result) -> list[str]:
     return words[1:]
 
 
-def test_an_adopted_workspace_answers_with_real_lines(tmp_path: Path) -> None:
+def test_an_adopted_workspace_answers_with_real_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BRANCHRANK_INDEX_VECTOR_STORE")
     theirs = make_theirs(tmp_path)
     before = state(theirs)
     result = adopt(tmp_path)
@@ -336,8 +345,9 @@ def test_symbolic_links_and_oversized_files_are_refused(
     ],
 )
 def test_a_wrong_chunks_file_is_refused_naming_the_place(tmp_path: Path, content: str, named: str) -> None:
-    theirs = make_theirs(tmp_path)
-    (theirs / "chunks.jsonl").write_text(content)
+    write_pages(tmp_path / "docs")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "chunks.jsonl").write_text(content)
     result = adopt(tmp_path)
     assert result.exit_code == 3
     assert named in result.stderr

@@ -88,12 +88,12 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             assert (each.ci_low, each.ci_high) == pytest.approx((alone.low, alone.high))
             assert (each.ci_low <= 0 <= each.ci_high) != each.is_significant
         assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
-        write_report(made)
-        assert verify(made.directory).findings == ()
-        doctored = made.directory / "comparisons.csv"
-        text = doctored.read_text(encoding="utf-8")
-        doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
-        assert "comparisons.csv: line 2" in str(verify(made.directory).findings[0])
+    write_report(made)
+    assert verify(made.directory).findings == ()
+    doctored = made.directory / "comparisons.csv"
+    text = doctored.read_text(encoding="utf-8")
+    doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
+    assert "comparisons.csv: line 2" in str(verify(made.directory).findings[0])
 
 
 def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:

@@ -67,8 +67,6 @@ def brute_force_p(differences: list[float]) -> float:
 
 
 def test_means_and_tests_and_corrections_match_reference_implementations(folder: Path) -> None:
-    from statsmodels.stats.multitest import multipletests
-
     table = compare_trec(folder / "qrels.txt", runs(folder), CompareOptions(measures=MEASURES))
     assert (table.measures, table.questions, table.baselines) == (tuple(MEASURES), 12, ("weak",))
     for measure in MEASURES:
@@ -83,8 +81,9 @@ def test_means_and_tests_and_corrections_match_reference_implementations(folder:
             for each in found
         ]
         assert [each.p for each in found] == pytest.approx(expected)
-        adjusted = multipletests(expected, method="holm")[1]
-        assert [each.p_adjusted for each in found] == pytest.approx(list(adjusted))
+        small, large = sorted(expected)
+        holm = {large: max(2 * small, large), small: 2 * small}
+        assert [each.p_adjusted for each in found] == pytest.approx([min(holm[p], 1) for p in expected])
         assert {each.clusters for each in found} == {12}  # the query is the unit
 
 

@@ -41,12 +41,12 @@ def noise(share: float) -> float:
     [
         ("sample", 50, 0.5, "rates", 0.5),
         ("sample", 100, 0.5, "shared", 0.9),
-        ("sample", 160, 0.5, "rates", 0.9),
-        ("sample", 160, 0.5, "shared", 0.1),
-        ("sample", 160, 0.5, "shared", 0.98),
-        ("sample", 160, 0.0, "rates", 0.5),
+        pytest.param("sample", 160, 0.5, "rates", 0.9, marks=pytest.mark.full),
+        pytest.param("sample", 160, 0.5, "shared", 0.1, marks=pytest.mark.full),
+        pytest.param("sample", 160, 0.5, "shared", 0.98, marks=pytest.mark.full),
+        pytest.param("sample", 160, 0.0, "rates", 0.5, marks=pytest.mark.full),
         ("Symfony", 50, 0.0, "rates", 0.98),
-        ("Symfony", 160, 0.5, "shared", 0.5),
+        pytest.param("Symfony", 160, 0.5, "shared", 0.5, marks=pytest.mark.full),
     ],
 )
 def test_intervals_have_their_coverage_and_verdicts_their_level(
@@ -62,8 +62,9 @@ def test_intervals_have_their_coverage_and_verdicts_their_level(
 
 
 def test_intervals_that_ignore_pages_do_not_reach_their_coverage(coverage: ModuleType) -> None:
-    cell = coverage.Cell("sample", 160, 0.5, "rates", 0.5)
-    assert coverage.measure_pages(cell, SAMPLES)["independent"] < 0.75
+    sizes, random = coverage.page_sizes("sample", 160), np.random.default_rng(160)
+    rate = coverage.samples(coverage.hits(0.5), sizes, 0.5, "rates", SAMPLES, random)
+    assert coverage.holds(coverage.wilson_bounds(rate.mean, rate.n), 0.5) < 0.75
 
 
 def test_the_planned_power_is_reached(coverage: ModuleType) -> None:
