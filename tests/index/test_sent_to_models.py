@@ -44,6 +44,7 @@ def e5_url() -> Iterator[str]:
 
 def indexed(folder: Path, url: str, *words: str) -> Any:
     docs = write_pages(folder / "docs", PAGES)
+    words = (*words, "--vector-store", "exact")
     built = invoke("index", docs, "--data-dir", folder / "data", "--embedding-url", url, *words)
     assert built.exit_code == 0, built.output
     return built
@@ -55,7 +56,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("words", TOLD)
+@pytest.mark.parametrize("words", ["input type", pytest.param("names", marks=pytest.mark.full)])
 def test_a_server_that_sets_the_prefixes_gives_its_own_vectors_of_queries_and_passages(
     tmp_path: Path, e5_url: str, words: str
 ) -> None:
@@ -88,7 +89,10 @@ def test_a_server_that_sets_the_prefixes_gives_its_own_vectors_of_queries_and_pa
     )
 
 
-@pytest.mark.parametrize("words", [("openai:e5-query",), ("openai:multilingual-e5-small-q4",)])
+@pytest.mark.parametrize(
+    "words",
+    [("openai:e5-query",), pytest.param(("openai:multilingual-e5-small-q4",), marks=pytest.mark.full)],
+)
 def test_equal_vectors_of_a_real_model_that_needs_prefixes_give_a_note(
     tmp_path: Path, e5_url: str, words: tuple[str, ...]
 ) -> None:
@@ -214,7 +218,10 @@ GIVEN: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("given", GIVEN, ids=str)
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "none", "fake", "ollama:nomic-embed-text"])
+@pytest.mark.parametrize(
+    "name",
+    ["none", "fake", "ollama:nomic-embed-text", pytest.param("all-MiniLM-L6-v2", marks=pytest.mark.full)],
+)
 def test_a_setting_that_an_embedder_does_not_use_is_an_error(
     server: EmbeddingServer, name: str, given: dict[str, Any]
 ) -> None:
