@@ -95,14 +95,13 @@ def test_the_predictor_api_has_one_deadline_for_the_whole_answer() -> None:
     ("words", "stream"),
     [
         ("retrieve --data-dir data", EVERY),
-        ("mcp --data-dir data", EVERY),
         *(
             pytest.param("retrieve --data-dir data", stream, marks=pytest.mark.full)
             for stream in ("0<&-", "1>&-", "2>&-")
         ),
         *(
             pytest.param(words, EVERY, marks=pytest.mark.full)
-            for words in ("tui --data-dir data", "list", "show nowhere")
+            for words in ("mcp --data-dir data", "tui --data-dir data", "list", "show nowhere")
         ),
     ],
 )

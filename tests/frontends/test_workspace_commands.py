@@ -69,7 +69,7 @@ def test_index_says_which_settings_of_later_commands_it_changes(
     tmp_path: Path, words: tuple[object, ...], changed: tuple[str, ...]
 ) -> None:
     docs, data = write_pages(tmp_path / "docs"), tmp_path / "data"
-    first = invoke("index", docs, "--data-dir", data, "--embedder", "fake")
+    first = invoke("index", docs, "--data-dir", data, "--embedder", "fake", *FAKE[2:])
     assert "before:" not in first.stderr
     again = invoke("index", "--data-dir", data, *words)
     assert again.exit_code == 0, again.output
@@ -125,7 +125,7 @@ def test_of_first_builds_at_once_the_winner_alone_writes_the_settings(tmp_path: 
     embedders = ("fake:16", "fake:32")
 
     def build(words: tuple[str, str]) -> int:
-        given = ("index", "docs", "--data-dir", words[0], "--embedder", words[1])
+        given = ("index", "docs", "--data-dir", words[0], "--embedder", words[1], *FAKE[2:])
         return program("-m", "branchrank", *given, cwd=tmp_path).returncode
 
     for place in ("first", "second", "third"):
