@@ -145,24 +145,26 @@ LIGHT |= {"regex", "yaml", "typing_extensions", "google", "ml_dtypes"}  # of onn
 def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     write_pages(tmp_path / "docs")
     data = ("--data-dir", tmp_path / "data")
-    indexed = invoke("index", tmp_path / "docs", *data, "--embedder", "all-MiniLM-L6-v2", "--quiet")
+    words = ("--embedder", "all-MiniLM-L6-v2", "--token-vectors", "none", *EXACT, "--quiet")
+    indexed = invoke("index", tmp_path / "docs", *data, *words)
     assert indexed.exit_code == 0, indexed.output
     code = (
         "import sys\n"
         "before = set(sys.modules)\n"  # what the environment's .pth files load
         "from branchrank.frontends.cli.main import main\n"
-        "main(sys.argv[1:], standalone_mode=False)\n"
-        "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(*sorted(added - sys.stdlib_module_names), sep='\\n', file=sys.stderr)"
+        "for words in (['--help'], sys.argv[1:]):\n"
+        "    main(words, standalone_mode=False)\n"
+        "    added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "    print(*added - sys.stdlib_module_names, file=sys.stderr)"
     )
-    for words, allowed in (
-        (("retrieve", QUERY, *data, *EXACT), LIGHT),
-        (("--help",), {"branchrank", "click", "msgspec", "typing_extensions"}),
-    ):
-        done = program("-c", code, *words, cwd=tmp_path, fresh=True)
-        loaded = {name for name in done.stderr.split() if not name.startswith(("_cython", "cython"))}
-        assert "branchrank" in loaded, done.stderr
-        assert loaded <= allowed
+    (tmp_path / "home").mkdir()
+    home = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(tmp_path / "home"))
+    done = program("-c", code, "retrieve", QUERY, *data, cwd=tmp_path, environment=home, fresh=True)
+    of_help, of_query = ({*line.split()} for line in done.stderr.splitlines())
+    assert "branchrank" in of_help, done.stderr
+    assert of_help <= {"branchrank", "click", "msgspec", "typing_extensions"}
+    assert {name for name in of_query if not name.startswith(("_cython", "cython"))} <= LIGHT
+    assert [*(tmp_path / "home").iterdir()] == []
 
 
 #: Runs commands, and prints after each which of the heavy modules are loaded.

@@ -127,7 +127,15 @@ def called(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> list[tup
     return [(each["path"], each["line_start"], each["line_end"]) for each in places]
 
 
-@pytest.mark.parametrize("name", ["local", "sections", "narrow", "grep", "qdrant-dense"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sections",
+        "narrow",
+        "grep",
+        *(pytest.param(x, marks=pytest.mark.full) for x in ("local", "qdrant-dense")),
+    ],
+)
 def test_every_door_answers_with_the_written_system(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

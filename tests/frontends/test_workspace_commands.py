@@ -128,7 +128,7 @@ def test_of_first_builds_at_once_the_winner_alone_writes_the_settings(tmp_path: 
         given = ("index", "docs", "--data-dir", words[0], "--embedder", words[1], *FAKE[2:])
         return program("-m", "branchrank", *given, cwd=tmp_path).returncode
 
-    for place in ("first", "second", "third"):
+    for place in ("first", "second"):
         with ThreadPoolExecutor(2) as threads:
             codes = dict(
                 zip(embedders, threads.map(build, [(place, each) for each in embedders]), strict=True)

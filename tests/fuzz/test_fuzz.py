@@ -23,9 +23,9 @@ from fuzz.targets import TARGETS
 
 FOUND = Path(__file__).with_name("found")
 #: Inputs of each target in the short form.
-INPUTS = 8
+INPUTS = 4
 #: Inputs of targets that start a program, or read a workspace, for each.
-SLOW = {"grep-query": 4, "experiment": 4, "settings": 5, "run-with-rows": 6, "retrieve": 6}
+SLOW = {"grep-query": 2, "experiment": 2, "settings": 3, "run-with-rows": 3, "retrieve": 3, "pdf": 2}
 #: Seconds for each target in the long form, for which atheris chooses what to change.
 SECONDS = 4
 

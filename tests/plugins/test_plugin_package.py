@@ -49,7 +49,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
     """A folder with documents, indexed with the package's embedder, and questions."""
     folder = tmp_path_factory.mktemp("plugin")
     write_pages(folder / "docs")
-    done = command(folder, installed, "index", "docs", "--embedder", "letters:etaoinshrdlu", "--quiet")
+    words = ("--embedder", "letters:etaoinshrdlu", "--vector-store", "exact", "--quiet")
+    done = command(folder, installed, "index", "docs", *words)
     assert done.returncode == 0, done.stderr
     write_lines(folder / "data" / "benchmark" / "questions.jsonl")
     (folder / "titles.toml").write_text(example("toml", 'kind = "titles"'))
