@@ -269,7 +269,8 @@ class SearchTools:
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
         if left_out := [each.citation for each in found[fitting:]]:
             limit = f"{ANSWER_BYTES / 1024:.3g} KiB"
-            notices.append(f"left out, because an answer has at most {limit} of text: {', '.join(left_out)}")
+            reason = f"because an answer has at most {limit} of text"
+            notices.append(f"{len(left_out)} more results were left out, {reason}: {', '.join(left_out)}")
         status = SearchStatus(
             tool=tool,
             characters=_characters(retrieval.hits[:fitting]),
