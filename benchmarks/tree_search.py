@@ -58,9 +58,8 @@ from branchrank.search.llm.session import LLMSession
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.llm_choice import HEADING_CHARS, estimate
-from branchrank.search.systems.llm_stages import LLMStages
 from branchrank.search.systems.memo import Memo
-from branchrank.search.systems.query import Query
+from branchrank.search.systems.query import LLMStages, Query
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
 SEED = 42

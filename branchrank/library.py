@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from branchrank.reports.advice import Advice
     from branchrank.reports.datasets import DatasetComparison
     from branchrank.reports.gate_files import write_gate as write_gate
-    from branchrank.reports.power_analysis import PowerAnalysis
+    from branchrank.reports.statistics import PowerAnalysis
     from branchrank.reports.verify import verify as verify
     from branchrank.run import Run
     from branchrank.runs.bench.beir_plan import BeirOptions as BeirOptions
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from branchrank.runs.results_table import run_table as run_table
     from branchrank.scoring.comparison import CompareOptions as CompareOptions
     from branchrank.scoring.power import Assumptions as Assumptions
-    from branchrank.search.systems.llm_stages import spent_line as spent_line
+    from branchrank.search.llm.ledger import spent_line as spent_line
     from branchrank.search.systems.query import read_filters as read_filters
     from branchrank.workspace import Workspace
 
@@ -78,7 +78,7 @@ _NAMES = {
     "branchrank.runs.results_table": "ResultsTable comparison_table run_table",
     "branchrank.scoring.comparison": "CompareOptions",
     "branchrank.scoring.power": "Assumptions",
-    "branchrank.search.systems.llm_stages": "spent_line",
+    "branchrank.search.llm.ledger": "spent_line",
     "branchrank.search.systems.query": "read_filters",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -177,7 +177,7 @@ def power(
     >>> shared.plans[0].detectable > power([154]).plans[0].detectable
     True
     """
-    from branchrank.reports.power_analysis import power_analysis
+    from branchrank.reports.statistics import power_analysis
     from branchrank.run import Run
     from branchrank.runs.estimates import pilot
     from branchrank.scoring.power import Assumptions

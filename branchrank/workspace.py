@@ -49,9 +49,8 @@ from branchrank.search.systems.builtin import (
     predictor_names,
 )
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.llm_stages import LLMStages, open_llm
 from branchrank.search.systems.memo import Memo
-from branchrank.search.systems.query import Query, read_filters
+from branchrank.search.systems.query import LLMStages, Query, open_llm, read_filters
 from branchrank.search.systems.system_checks import check_embedder, problems
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ _ACCEPTANCE = (
     Mutant("grep-without-length-normalization", "branchrank/search/files/grep_search.py",
         "saturation = K1 * (1 - B + B * lengths / lengths.mean())", "saturation = K1 * np.ones(len(lengths))",
         BM25 + "::TestBm25ScoringAndRankingOfGrepResults::test_bm25_ranking_applied_to_grep_output"),
-    Mutant("ranking-setting-ignored", "branchrank/search/systems/branches/grep_branch.py",
+    Mutant("ranking-setting-ignored", "branchrank/search/systems/branches/indexed.py",
         'options.get("ranking", settings.ranking)',
         'options.get("ranking", "order")',
         BM25 + "::TestHybridSearchCombiningBm25AndVectorRetrieval"

@@ -23,8 +23,7 @@ from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.agent.tool_session import ToolSession
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.llm_stages import open_llm
-from branchrank.search.systems.query import Query, read_filters
+from branchrank.search.systems.query import Query, open_llm, read_filters
 
 TEA = "which temperature for green tea"
 

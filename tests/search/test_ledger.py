@@ -13,6 +13,7 @@ from branchrank.core.settings import LLMSettings
 from branchrank.search.llm.ledger import (
     Budget,
     Ledger,
+    LLMMeter,
     ModelPrice,
     PriceTable,
     read_prices,
@@ -20,7 +21,6 @@ from branchrank.search.llm.ledger import (
     totals_by,
 )
 from branchrank.search.llm.request import BudgetError
-from branchrank.search.systems.llm_stages import LLMMeter
 
 
 def call(**fields: object) -> LLMCall:

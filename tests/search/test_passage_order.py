@@ -19,7 +19,7 @@ from branchrank.index.manifest import COSINE_SCALE
 from branchrank.search.llm.session import LLMSession
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.llm_stages import LLMStages
+from branchrank.search.systems.query import LLMStages
 
 LONG = "\n\n".join(f"Step {number}: the boiler needs {number} liters of water." for number in range(1, 40))
 MANY = {

@@ -14,7 +14,7 @@ from branchrank.core.settings import Resolved
 from branchrank.index.reader import Index
 from branchrank.runs.bench.predictors import SystemPredictor
 from branchrank.search.files.grep_search import Grep, GrepPassage, GrepResult, extract_terms
-from branchrank.search.systems.branches.grep_branch import passage_chunks
+from branchrank.search.systems.branches.indexed import passage_chunks
 from branchrank.search.systems.builtin import builtin_systems
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.search_tools import SearchTools

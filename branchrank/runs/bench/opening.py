@@ -31,11 +31,11 @@ from branchrank.runs.bench.predictors import (
     Untraced,
 )
 from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.search.llm.ledger import LLMMeter
 from branchrank.search.systems.branches import branch_kind
 from branchrank.search.systems.engine import Engine
-from branchrank.search.systems.llm_stages import LLMMeter, LLMStages, open_llm
 from branchrank.search.systems.memo import Memo
-from branchrank.search.systems.query import read_filters
+from branchrank.search.systems.query import LLMStages, open_llm, read_filters
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):

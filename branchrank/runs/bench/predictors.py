@@ -48,7 +48,6 @@ from branchrank.search.systems.query import Filter, Query
 
 if TYPE_CHECKING:
     from branchrank.index.reader import Index
-    from branchrank.runs.adapters import Retriever
     from branchrank.runs.bench.child_process import ChildRetriever
     from branchrank.search.agent.tool_session import RecordedTools
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.core.errors import Remedy, UsageError
+from branchrank.core.io.progress import no_notice
 from branchrank.core.io.text_files import read_text
 from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import LLMSettings
@@ -143,6 +144,52 @@ class Ledger:
     def add(self, call: LLMCall) -> None:
         """Add one row."""
         self._rows.append(call)
+
+
+class LLMMeter(Ledger):
+    """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
+
+    The totals include the number of calls that a cache or a cassette answered. A meter that is ``closed``
+    counts no more calls. No rows are kept: a benchmark run stores the calls itself, and a server's memory
+    must not grow.
+    """
+
+    def __init__(self, show: Callable[[str], None] = no_notice) -> None:
+        super().__init__()
+        self.show = show
+        self.closed = False
+        self.prices: PriceTable | None = None
+        self.calls = self.tokens = self.cached = self.replayed = 0
+        self.cost = 0.0
+
+    def add(self, call: LLMCall) -> None:
+        """Count one call and show the totals."""
+        if self.closed:
+            return
+        self.calls += 1
+        self.tokens += call.prompt_tokens + call.completion_tokens
+        self.replayed += call.replayed
+        self.cached += call.served_by == "cache" and not call.replayed
+        if self.prices is not None:
+            self.cost += self.prices.cost(call) or 0.0
+        self.show(self.text)
+
+    @property
+    def text(self) -> str:
+        """The totals as one line of text."""
+        sources = {"the cache": self.cached, "the cassette": self.replayed}
+        unasked = ", ".join(f"{count:,} from {source}" for source, count in sources.items() if count)
+        calls = "1 call" if self.calls == 1 else f"{self.calls:,} calls"
+        text = f"LLM: {calls}{unasked and f' ({unasked})'}, {self.tokens:,} tokens"
+        return text if self.prices is None else f"{text}, {self.cost:.4f} {self.prices.currency}"
+
+
+def spent_line(calls: Iterable[LLMCall]) -> str:
+    """Return one line of text with the numbers of LLM calls, cache hits, replayed calls and tokens."""
+    meter = LLMMeter()
+    for call in calls:
+        meter.add(call)
+    return meter.text
 
 
 class Budget:

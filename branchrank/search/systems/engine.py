@@ -29,7 +29,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -54,14 +54,10 @@ from branchrank.search.systems.branches import (
     label,
 )
 from branchrank.search.systems.hits import BranchLists, HitMaker, ordered_passages
-from branchrank.search.systems.llm_stages import LLMStages
 from branchrank.search.systems.memo import Memo
-from branchrank.search.systems.query import Asked, Query
-from branchrank.search.systems.sources import Sources
+from branchrank.search.systems.query import Asked, LLMStages, Query
+from branchrank.search.systems.sources import Sources, TokenVectorSource
 from branchrank.search.systems.system_checks import depth, orders_passages, scaled_branches, timed_together
-
-if TYPE_CHECKING:
-    from branchrank.search.systems.token_vectors import TokenVectorSource
 
 
 class Engine(Closing):
@@ -100,8 +96,6 @@ class Engine(Closing):
     @cached_property
     def token_vectors(self) -> TokenVectorSource:
         """The token vectors of the index and of queries."""
-        from branchrank.search.systems.token_vectors import TokenVectorSource
-
         return TokenVectorSource(self.index, self.memo, self._resources, self._open_token_cache)
 
     def close(self) -> None:

@@ -1,22 +1,29 @@
-"""A query to the engine, and what the stages record while they answer the query."""
+"""A query to the engine, the LLM that its system uses, and what the stages record while they answer it.
+
+``open_llm`` checks every endpoint before a search or a benchmark run starts any work.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.core.errors import UsageError, or_else
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.ranked_lists import RankedList
-from branchrank.core.records import AgentLog, LLMCall, Record, Scored, Span, StageTrace
-from branchrank.core.spec import System, Unit
+from branchrank.core.records import SEED, AgentLog, LLMCall, Record, Scored, Span, StageTrace
+from branchrank.core.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
+from branchrank.core.spec import LLMEndpoint, System, Unit
+from branchrank.search.llm.ledger import LLMMeter
+from branchrank.search.llm.request import CallContext
 
 if TYPE_CHECKING:
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.search.llm.gateway import Gateway
-    from branchrank.search.llm.request import CallContext
 
 #: Maps each possible filter key to the document field that is compared with the filter's value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
@@ -127,3 +134,81 @@ class Asked(NamedTuple):
     gateway: Gateway | None
     context: CallContext
     trace: Trace
+
+
+@dataclass
+class LLMStages:
+    """Chooses the LLM for each query. ``gateway_of`` returns the gateway to an endpoint.
+
+    Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the LLM calls in a
+    run's finished rows, when the run is resumed and before its latency pass. ``notes`` grows with each note
+    of the session about its calls.
+    """
+
+    gateway_of: Callable[[LLMEndpoint], Gateway] | None = None
+    seed: int = field(default=SEED, kw_only=True)
+    keep_failures: Callable[[Iterable[LLMCall]], None] = field(default=lambda calls: None, kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True)
+
+    def asked(self, system: System, query: Query, k: int) -> Asked:
+        """Return one query of one system, with the system's LLM and an empty trace."""
+        gateway = None
+        if system.asks_llm:
+            if self.gateway_of is None:
+                raise ValueError(f"system {system.name!r} uses an LLM, but the engine has no LLM gateway")
+            gateway = self.gateway_of(system.llm)
+        context = CallContext(
+            question_id=query.question_id, predictor=system.name, repeat=query.repeat, seed=self.seed
+        )
+        return Asked(system, query, k, gateway, context, Trace())
+
+
+@contextmanager
+def open_llm(
+    folder: WorkspaceFolder, endpoints: Sequence[LLMEndpoint], *, meter: LLMMeter | None = None
+) -> Iterator[LLMStages]:
+    """Check every endpoint, then open the LLM stages. Without endpoints, systems can't use an LLM.
+
+    LLM calls are cached in the workspace, or in Redis if the settings have a Redis URL. Raises
+    :class:`~branchrank.core.errors.UsageError` if an endpoint is missing. Raises
+    :class:`~branchrank.core.errors.LLMError` if an endpoint rejects the key. If ``on_failure`` is
+    ``refuse``, an endpoint that does not respond also raises :class:`~branchrank.core.errors.LLMError`.
+    """
+    settings = folder.settings
+    seed = settings.part(BenchmarkSettings).sample_seed
+    if not endpoints:
+        yield LLMStages(seed=seed)
+        return
+    from branchrank.search.llm.session import LLMSession
+
+    meter = meter or LLMMeter()
+    typed = typed_endpoints(settings)
+    with LLMSession(
+        settings.part(LLMSettings),
+        cache_path=folder.decisions_path,
+        redis_url=settings.part(CacheSettings).redis_url,
+        notify=folder.notify,
+        ledger=meter,
+        may_fall_back=True,
+    ) as session:
+        meter.prices = session.prices
+
+        def gateway_of(endpoint: LLMEndpoint) -> Gateway:
+            return session.gateway(endpoint.base_url, endpoint.model, explicit=endpoint.base_url in typed)
+
+        for endpoint in endpoints:
+            gateway_of(endpoint)
+        yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures, notes=session.notes)
+
+
+def typed_endpoints(settings: Resolved) -> frozenset[str]:
+    """Return the LLM endpoints that were set by flags or environment variables.
+
+    If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent only to endpoints that were set
+    by flags or environment variables.
+    """
+    return frozenset(
+        getattr(part, "base_url", "")
+        for section, part in settings.parts.items()
+        if settings.origins.get(f"{section}.base_url", "").startswith(("flag", "environment"))
+    )

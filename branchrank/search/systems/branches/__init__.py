@@ -186,7 +186,7 @@ KINDS = Registry[BranchKind](
         "dense": f"{__name__}.indexed:DENSE",
         "bm25": f"{__name__}.indexed:BM25",
         "fts5": f"{__name__}.indexed:FTS5",
-        "grep": f"{__name__}.grep_branch:GREP",
+        "grep": f"{__name__}.indexed:GREP",
         "qdrant-dense": f"{__name__}.qdrant_branches:QDRANT_DENSE",
         "qdrant-sparse": f"{__name__}.qdrant_branches:QDRANT_SPARSE",
         "tree": f"{__name__}.tree:TREE",
