@@ -16,17 +16,31 @@ GREP_THRESHOLD = 1.4
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a workspace over these pages."""
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with ``corpus/`` and ``questions.jsonl``."""
+    return copy_few_pages(tmp_path_factory.mktemp("pages") / "sample")
+
+
+@pytest.fixture(scope="session")
+def sample(pages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a workspace over these pages, with a model and what every predictor needs."""
     data_dir = tmp_path_factory.mktemp("sample") / "data"
-    corpus = copy_few_pages(data_dir.parent / "sample") / "corpus"
     settings = {"grep.vector_score_threshold": GREP_THRESHOLD, "index.token_vectors": "int8"}
-    Workspace.build(corpus, data_dir, embedder="all-MiniLM-L6-v2", settings=settings).close()
+    Workspace.build(pages / "corpus", data_dir, embedder="all-MiniLM-L6-v2", settings=settings).close()
     return data_dir
 
 
 @pytest.fixture(scope="session")
-def questions(sample: Path) -> list[str]:
-    """Eight of the questions about them."""
-    texts = [line["question"] for line in json_lines(sample.parent / "sample" / "questions.jsonl")]
-    return random.Random(30).sample(texts, 8)
+def quick(pages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a workspace over these pages, with the fake embedder and exact search."""
+    data_dir = tmp_path_factory.mktemp("quick") / "data"
+    settings = {"index.vector_store": "exact"}
+    Workspace.build(pages / "corpus", data_dir, embedder="fake:64", settings=settings).close()
+    return data_dir
+
+
+@pytest.fixture(scope="session")
+def questions(pages: Path) -> list[str]:
+    """Four of the questions about them."""
+    texts = [line["question"] for line in json_lines(pages / "questions.jsonl")]
+    return random.Random(30).sample(texts, 4)

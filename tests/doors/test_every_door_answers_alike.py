@@ -69,7 +69,7 @@ def library(sample: Path, questions: list[str]) -> Answers:
 def test_the_predictors_answer_the_questions_differently(library: Answers) -> None:
     """Equal answers of all doors would prove little if every predictor answered alike, or nothing."""
     for name, answers in library.items():
-        assert sum(bool(answer) for answer in answers) >= 6, name
+        assert sum(bool(answer) for answer in answers) >= 3, name
     assert len({str(answers) for answers in library.values()}) == len(PREDICTORS)
     assert any(len(answer) == K for answer in library["grep"])
 

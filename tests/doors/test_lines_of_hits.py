@@ -29,8 +29,8 @@ def lines_of(hit: Hit) -> str:
 
 
 @pytest.fixture(scope="module")
-def workspace(sample: Path) -> Iterator[Workspace]:
-    with Workspace.open(sample, settings=OFF) as opened:
+def workspace(quick: Path) -> Iterator[Workspace]:
+    with Workspace.open(quick, settings=OFF) as opened:
         yield opened
 
 

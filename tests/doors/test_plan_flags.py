@@ -16,8 +16,8 @@ K = 40
 QUESTIONS = CORPUS.parent / "questions.jsonl"
 
 
-def answers(sample: Path, questions: list[str], *flags: object, verb: str = "hybrid") -> list[Hits]:
-    words = (verb, "--data-dir", sample, "--top-k", K, "--json", *(("--no-llm",) if verb == "hybrid" else ()))
+def answers(data: Path, questions: list[str], *flags: object, verb: str = "hybrid") -> list[Hits]:
+    words = (verb, "--data-dir", data, "--top-k", K, "--json", *(("--no-llm",) if verb == "hybrid" else ()))
     result = invoke(*words, *flags, typed="\n".join(questions) + "\n")
     assert result.exit_code == 0, result.output
     return [json.loads(line)["hits"] for line in result.stdout.splitlines()]
@@ -76,12 +76,12 @@ MOVES: dict[str, tuple[float, float, Callable[[list[Hits]], float]]] = {
     "flag",
     [pytest.param(flag, marks=pytest.mark.full if place % 3 else ()) for place, flag in enumerate(MOVES)],
 )
-def test_a_flag_moves_the_answers(sample: Path, flag: str) -> None:
+def test_a_flag_moves_the_answers(pages: Path, quick: Path, flag: str) -> None:
     small, large, measured = MOVES[flag]
-    asked = [line["question"] for line in json_lines(sample.parent / "sample" / "questions.jsonl")][::2]
+    asked = [line["question"] for line in json_lines(pages / "questions.jsonl")][::2]
     # So that the vectors do not reach every section by themselves.
     narrow = ("--hybrid-vector-top-n", 4) if measured is reached else ()
-    fewer, more = (answers(sample, asked, *narrow, flag, value) for value in (small, large))
+    fewer, more = (answers(quick, asked, *narrow, flag, value) for value in (small, large))
     ids = [[[hit["id"] for hit in hits] for hits in found] for found in (fewer, more)]
     assert ids[0] != ids[1]
     assert measured(fewer) < measured(more)
@@ -90,20 +90,20 @@ def test_a_flag_moves_the_answers(sample: Path, flag: str) -> None:
 @pytest.mark.full
 def test_file_roots_add_the_beginnings_of_files(tmp_path: Path) -> None:
     """The sections of the few pages are all directly below the beginnings of their files."""
-    assert invoke("index", CORPUS, "--data-dir", tmp_path, "--embedder", "all-MiniLM-L6-v2").exit_code == 0
+    assert invoke("index", CORPUS, "--data-dir", tmp_path, "--embedder", "fake:64").exit_code == 0
     asked = [line["question"] for line in json_lines(QUESTIONS)][::8]
     flags = ("--hybrid-vector-top-n", 4, "--hybrid-file-roots")
     none, five = (answers(tmp_path, asked, *flags, number) for number in (0, 5))
     assert beginnings(none) < beginnings(five)
 
 
-def test_fusion_sets_the_fusion_of_local_and_hybrid_alike(sample: Path, questions: list[str]) -> None:
-    plain = answers(sample, questions)
-    score = answers(sample, questions, "--fusion", "score")
-    assert plain == answers(sample, questions, "--fusion", "rrf") != score
-    assert score == answers(sample, questions, "--hybrid-fusion", "score", "--hybrid-passage-order", "scores")
-    one_each = answers(sample, questions, "--fusion", "score", "--hybrid-passage-order", "sections")
+def test_fusion_sets_the_fusion_of_local_and_hybrid_alike(quick: Path, questions: list[str]) -> None:
+    plain = answers(quick, questions)
+    score = answers(quick, questions, "--fusion", "score")
+    assert plain == answers(quick, questions, "--fusion", "rrf") != score
+    assert score == answers(quick, questions, "--hybrid-fusion", "score", "--hybrid-passage-order", "scores")
+    one_each = answers(quick, questions, "--fusion", "score", "--hybrid-passage-order", "sections")
     assert sections(one_each) == sum(map(len, one_each))
-    local = answers(sample, questions, "--fusion", "score", verb="retrieve")
-    assert local == answers(sample, questions, "--local-fusion", "score", verb="retrieve")
-    assert local != answers(sample, questions, verb="retrieve")
+    local = answers(quick, questions, "--fusion", "score", verb="retrieve")
+    assert local == answers(quick, questions, "--local-fusion", "score", verb="retrieve")
+    assert local != answers(quick, questions, verb="retrieve")
