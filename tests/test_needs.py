@@ -28,7 +28,7 @@ USERS = {
     "git": ("documents/test_named_corpora.py::test_a_repository_comes_at_its_pinned_commit",),
     "redis-server": (
         "acceptance/test_document_002_qdrant.py::TestPerformanceAndCaching::test_embedding_cache",
-        "doors/test_caches.py::test_a_repeated_query_uses_the_caches[redis-library-True]",
+        "doors/test_caches.py::test_a_repeated_query_uses_the_caches[redis-run]",
         "index/test_embedding_redis.py",
         "search/test_decision_caches.py",
         "search/test_two_endpoints.py::test_the_second_server_is_called_and_the_runs_differ[redis]",

@@ -192,13 +192,8 @@ REPEATED = ["(", "{", "[", "<", "a<", "a = ", "a => ", "@", "/*", "\0", '"', "`$
 REPEATED += ["if x:\n ", "else if (a) "]
 
 
-@pytest.mark.parametrize(
-    "suffix",
-    [
-        pytest.param(suffix, marks=() if suffix == ".h" else pytest.mark.full)
-        for suffix in sorted({grammar: suffix for suffix, grammar in GRAMMARS.items()}.values())
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("suffix", sorted({grammar: suffix for suffix, grammar in GRAMMARS.items()}.values()))
 def test_the_time_and_memory_for_any_file_are_limited(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_code, "CPU_SECONDS", 0.2)
     for unit in REPEATED:

@@ -25,8 +25,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     write_pages(folder / "docs")
     (folder / "asked.jsonl").write_text(QUESTION)
-    words = ("--data-dir", folder / "data", "--embedder", "all-MiniLM-L6-v2", "--token-vectors", "none")
-    assert "token vectors" not in done(invoke("index", folder / "docs", *words)).stderr
+    words = ("--embedder", "all-MiniLM-L6-v2", "--vector-store", "exact", "--token-vectors", "none")
+    told = done(invoke("index", folder / "docs", "--data-dir", folder / "data", *words))
+    assert "token vectors" not in told.stderr
     toml = folder / "data" / "branchrank.toml"
     toml.write_text(toml.read_text().replace('token_vectors = "none"\n', ""))
     return folder

@@ -40,7 +40,7 @@ class World(NamedTuple):
     llm: ScriptedLLM
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+@pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("caches")
     with ExitStack() as opened:
@@ -97,18 +97,34 @@ def run(world: World, query: str) -> None:
     benchmark(world.project, "--predictor", "local", "--predictor", "hybrid", "--fresh")
 
 
+#: The doors, and whether each asks the LLM.
+DOORS: dict[Callable[[World, str], None], bool] = {
+    retrieve: False,
+    hybrid: True,
+    search: False,
+    http: True,
+    mcp_predictor: True,
+    mcp_vectors: False,
+    library: True,
+    run: True,
+}
+
+
 @pytest.mark.parametrize(
-    ("door", "asks_llm"),
+    ("world", "door", "asks_llm"),
     [
-        (retrieve, False),
-        (hybrid, True),
-        (search, False),
-        (http, True),
-        (mcp_predictor, True),
-        (mcp_vectors, False),
-        (library, True),
-        (run, True),
+        pytest.param(
+            cache,
+            door,
+            asks_llm,
+            id=f"{cache}-{door.__name__}",
+            marks=pytest.mark.full if cache == "redis" and door not in (hybrid, run) else (),
+        )
+        for cache in ("sqlite", "redis")
+        for door, asks_llm in DOORS.items()
     ],
+    indirect=["world"],
+    scope="module",
 )
 def test_a_repeated_query_uses_the_caches(
     world: World, door: Callable[[World, str], None], asks_llm: bool

@@ -78,7 +78,9 @@ def test_top_k_is_5_and_a_smaller_top_k_gives_a_prefix(project: Path, verb: tupl
     assert hits(project, verb, "tea temperature", "--top-k", 1000)[:5] == usual
 
 
-@pytest.mark.parametrize("code", [8, 13, 14, 1544, 778])
+@pytest.mark.parametrize(
+    "code", [8, 13, *(pytest.param(code, marks=pytest.mark.full) for code in (14, 1544, 778))]
+)
 def test_chroma_on_a_full_or_read_only_disk_is_replaced_by_exact_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
