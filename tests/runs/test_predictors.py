@@ -82,13 +82,13 @@ def test_the_example_predictor_can_be_benchmarked(
     ("name", "reason"),
     [
         ("no_such_module:Class", "No module named"),
-        ("support.predictors:NoSuchClass", "no attribute"),
+        pytest.param("support.predictors:NoSuchClass", "no attribute", marks=pytest.mark.full),
         ("support.predictors:Broken", "OSError: no such model"),
         ("support.predictors:NoRetrieve", "has no method retrieve"),
-        ("support.predictors:", "AttributeError"),
+        pytest.param("support.predictors:", "AttributeError", marks=pytest.mark.full),
         ("langchian:support.pipelines:langchain", "did you mean `langchain`?"),
-        ("haystack:rag", "the module is missing"),
-        (":Class", "ValueError: Empty module name"),
+        pytest.param("haystack:rag", "the module is missing", marks=pytest.mark.full),
+        pytest.param(":Class", "ValueError: Empty module name", marks=pytest.mark.full),
     ],
 )
 def test_an_invalid_predictor_class_is_refused_before_any_work(
