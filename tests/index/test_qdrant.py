@@ -181,7 +181,9 @@ def test_a_folder_with_a_collection_is_refused(tmp_path: Path) -> None:
         made.count()
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+@pytest.mark.parametrize(
+    "status", [401, 500, *(pytest.param(status, marks=pytest.mark.full) for status in (403, 429, 503))]
+)
 def test_a_failing_server_is_an_error_and_not_an_empty_result(server: FakeQdrant, status: int) -> None:
     made = served(server.url)
     made.upsert(POINTS)
