@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from operator import itemgetter
@@ -37,6 +37,12 @@ class RankedList(Sequence[Scored]):
         if isinstance(ranking, RankedList):
             return ranking
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
+
+    @classmethod
+    def in_order(cls, keys: Iterable[str]) -> RankedList:
+        """Return keys that are already sorted, best first, with the scores 1, 1/2, 1/3, and so on."""
+        ids = tuple(keys)
+        return cls(ids, tuple(1.0 / rank for rank in range(1, len(ids) + 1)))
 
     def where(self, kept: Sequence[bool]) -> RankedList:
         """Return the entries for which ``kept`` is true. ``kept`` has one value per entry of the list."""
@@ -91,8 +97,7 @@ def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
         raise ValueError(f"the key {foreign[0]!r} is not in the ranked list")
     first = list(dict.fromkeys(order))
     chosen = set(first)
-    keys = first + [entry.key for entry in ranking if entry.key not in chosen]
-    return RankedList(tuple(keys), tuple(1.0 / position for position in range(1, len(keys) + 1)))
+    return RankedList.in_order(first + [entry.key for entry in ranking if entry.key not in chosen])
 
 
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:

@@ -36,10 +36,12 @@ from itertools import chain
 
 import msgspec
 
+from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import SHOWN, UNPLACED, AgentLog, Hit, Question, Span, StageTrace
 from branchrank.index.reader import Index
 from branchrank.runs.rows import Row
 from branchrank.scoring.matching import is_strict
+from branchrank.search.systems.query import Trace
 
 #: The k of hit@k. The gold counts as found if one of the first k hits overlaps the gold.
 DEPTH = 5
@@ -119,19 +121,12 @@ def _strict(
 
 def agent_trace(agent: AgentLog, hits: Iterable[Hit]) -> tuple[StageTrace, ...]:
     """Return the stages of an agent that returns no trace: what it was shown, and what it cited."""
-    lists = {
-        SHOWN: dict.fromkeys(key for step in agent.steps for key in step.shown),
-        "agent": dict.fromkeys(hit.span.citation for hit in hits if hit.source != UNPLACED),
-    }
-    return tuple(
-        StageTrace(
-            stage=name,
-            unit="span",
-            keys=tuple(keys),
-            scores=tuple(1.0 / rank for rank in range(1, len(keys) + 1)),
-        )
-        for name, keys in lists.items()
-    )
+    shown = dict.fromkeys(key for step in agent.steps for key in step.shown)
+    cited = dict.fromkeys(hit.span.citation for hit in hits if hit.source != UNPLACED)
+    trace = Trace()
+    trace.add(SHOWN, "span", RankedList.in_order(shown))
+    trace.add("agent", "span", RankedList.in_order(cited))
+    return tuple(trace.stages)
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
@@ -144,20 +139,18 @@ def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, i
     return ranks
 
 
-def lost_at(
-    stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH, *, answered: bool = True
-) -> str:
-    """Return the stage at which the gold was lost, or "" if the first ``depth`` hits contain the gold.
+def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, *, answered: bool = True) -> str:
+    """Return the stage at which the gold was lost, or "" if the first five hits contain the gold.
 
     An agent that has not ``answered`` has cited nothing.
     """
     if found:
         return ""
     if SHOWN not in stages:
-        return _lost(stages, ranks, depth)
+        return _lost(stages, ranks)
     if not ranks.keys() - {SHOWN}:
         return "citation" if SHOWN in ranks else "tools"
-    lost = _lost(stages, ranks, depth)
+    lost = _lost(stages, ranks)
     is_alone = list(stages[2:3]) in ([], ["fusion"])
     if is_alone and lost == "fusion":
         return "citation order" if answered else "citation"
@@ -169,14 +162,14 @@ def lost_words(lost: str) -> str:
     return f"lost at {lost}{f' ({AGENT_LOSSES[lost]})' if lost in AGENT_LOSSES else ''}"
 
 
-def _lost(stages: Sequence[str], ranks: dict[str, int], depth: int) -> str:
+def _lost(stages: Sequence[str], ranks: dict[str, int]) -> str:
     kept = [stage for stage in stages if stage in ("fusion", "cap", "group", "rerank")]
     if not kept:
         return "fusion"
     last = kept[-1]
-    near = last in ranks and ranks[last] <= depth
+    near = last in ranks and ranks[last] <= DEPTH
     if "passage order" in ranks and (near or "rerank" not in stages):
-        return "passage order" if ranks["passage order"] > depth else "passage"
+        return "passage order" if ranks["passage order"] > DEPTH else "passage"
     if near:
         return "passage"
     if "fusion" not in ranks:
@@ -185,7 +178,7 @@ def _lost(stages: Sequence[str], ranks: dict[str, int], depth: int) -> str:
         if stage in stages and stage not in ranks:
             return stage
     before = [stage for stage in ("fusion", "cap", "group") if stage in stages][-1]
-    if "rerank" in stages and ranks[before] <= depth:
+    if "rerank" in stages and ranks[before] <= DEPTH:
         return "rerank"
     return "fusion"
 
@@ -198,18 +191,18 @@ def lost_in(row: Row) -> str:
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
-def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[tuple[str, float, float]]:
+def waterfall(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
     """For each stage, return two shares of one predictor's rows.
 
     The first is the share of rows whose gold is in the stage's ranked list, and the second is the share of
-    rows whose gold is in the first ``depth`` entries of the list.
+    rows whose gold is in the first five entries of the list.
     """
     count = len(rows) or 1
     return [
         (
             stage,
             sum(stage in row.gold_ranks for row in rows) / count,
-            sum(row.gold_ranks.get(stage, depth + 1) <= depth for row in rows) / count,
+            sum(row.gold_ranks.get(stage, DEPTH + 1) <= DEPTH for row in rows) / count,
         )
         for stage in _in_order(rows)
     ]

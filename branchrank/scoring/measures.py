@@ -435,13 +435,13 @@ def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
     return NamedMeasure(name=name, mode=mode, measure=parse_measure(name))
 
 
-def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
+def named_measures(names: Iterable[str]) -> tuple[NamedMeasure, ...]:
     """Parse several names, and drop repeated names. Raises the same errors as :func:`named_measure`.
 
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']
     """
-    return named_once(*(named_measure(name, mode) for name in names))
+    return named_once(*(named_measure(name) for name in names))
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:

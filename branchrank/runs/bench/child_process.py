@@ -88,8 +88,8 @@ class _Given(Record, frozen=True, kw_only=True):
 class ChildRetriever:
     """The retriever that ``origin`` names, in a process of its own, with a time limit for each query."""
 
-    def __init__(self, origin: str, timeout_s: float = 60.0) -> None:
-        self.origin, self.timeout_s = origin, timeout_s
+    def __init__(self, origin: str) -> None:
+        self.origin, self.timeout_s = origin, 60.0
         self._lock, self._exits = threading.Lock(), 0
         self._start()
 

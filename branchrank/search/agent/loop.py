@@ -24,7 +24,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from branchrank.core.records import AGENT_STAGE, SHOWN, Scored, Span
+from branchrank.core.ranked_lists import RankedList
+from branchrank.core.records import AGENT_STAGE, SHOWN, Span
 from branchrank.core.spec import AGENT, AgentSearch, Branch
 from branchrank.index.reader import Index
 from branchrank.search.agent.tool_session import CheckedCitations, ToolSession
@@ -201,11 +202,11 @@ class AgentKind(BranchKind):
             session = ToolSession(toolbox, sources.line_count, asked.trace.notify)
             # More entries are requested if the query excludes some, but the prompt must not depend on it.
             spans = ask_agent(asked, asked.gateway, agent, session, depth(lookup.branch, asked.k))
-            asked.trace.add(SHOWN, "span", _ranked([span.citation for span in session.shown]))
+            asked.trace.add(SHOWN, "span", RankedList.in_order(span.citation for span in session.shown))
             keys = [span.citation for span in spans]
             if lookup.branch.unit == "chunk":
                 keys = list(dict.fromkeys(key for span in spans for key in _chunks_on(index, span)))
-            return BranchResult(_ranked(keys))
+            return BranchResult(RankedList.in_order(keys))
 
         return search
 
@@ -215,10 +216,6 @@ def _chunks_on(index: Index, span: Span) -> Sequence[str]:
     rows = sorted(index.chunks.in_source(span.source).tolist())
     shared = {index.chunks.ids[row]: index.chunks.span(row).overlap(span) for row in rows}
     return sorted(filter(shared.__getitem__, shared), key=lambda chunk: -shared[chunk])
-
-
-def _ranked(keys: Sequence[str]) -> list[Scored]:
-    return [Scored(key, 1.0 / rank) for rank, key in enumerate(keys, start=1)]
 
 
 AGENT_BRANCH = AgentKind()

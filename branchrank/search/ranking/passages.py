@@ -94,7 +94,7 @@ def led_by_sections(
     for passage in best.ids:
         leading.setdefault(section_of[passage], passage)
     order = dict.fromkeys([leading[section] for section in sections if section in leading] + [*passages.ids])
-    return RankedList(tuple(order), tuple(1.0 / rank for rank in range(1, len(order) + 1)))
+    return RankedList.in_order(order)
 
 
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:

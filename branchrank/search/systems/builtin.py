@@ -258,13 +258,13 @@ def document_search(settings: Resolved, mode: Mode) -> System:
 DEPTH = 1000
 
 
-def document_system(system: System, depth: int = DEPTH) -> System:
-    """Return the system, under the same name, adapted to rank up to ``depth`` documents.
+def document_system(system: System) -> System:
+    """Return the system, under the same name, adapted to rank up to 1,000 documents.
 
     The candidate cap of a system that reranks is not changed, because the cost of reranking depends on the
     number of candidates.
     """
-    branches = tuple(replace(branch, top_n=max(branch.top_n, depth)) for branch in system.branches)
+    branches = tuple(replace(branch, top_n=max(branch.top_n, DEPTH)) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":
         return replace(system, branches=(replace(branches[0], unit="node"),), returns="section")
     fuse = system.fuse if system.reranks else replace(system.fuse, cap=0)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
+from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import Chunk, Scored
 from branchrank.core.settings import BenchmarkSettings, GrepSettings
 from branchrank.core.spec import Branch
@@ -238,9 +239,8 @@ def passage_chunks(result: GrepResult, chunks_of: Callable[[str], Sequence[Chunk
         for chunk in sorted(counting, key=lambda each: (-relevant[each.id], each.line_start, each.id)):
             matched[chunk.id] = tuple(sorted({*held[chunk.id], *matched.get(chunk.id, ())}))
             relevance[chunk.id] = max(relevant[chunk.id], relevance.get(chunk.id, 0.0))
-    keys = sorted(relevance, key=lambda key: -relevance[key])
     return BranchResult(
-        [Scored(key, 1.0 / rank) for rank, key in enumerate(keys, start=1)],
+        RankedList.in_order(sorted(relevance, key=lambda key: -relevance[key])),
         matched=matched,
         found=result.files,
         incomplete="; ".join(result.notices),
