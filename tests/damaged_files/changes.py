@@ -136,7 +136,7 @@ def _changed_documents(document: Any) -> Iterator[Field]:
         name = ".".join("*" if isinstance(key, int) else key for key in way)
         texts: dict[str, str | None] = {what: JSON[what] for what in _others(value)}
         if isinstance(value, list) and value:
-            texts["10,000 times"] = json.dumps(value[:1] * 10_000)
+            texts["10,000 times"] = f"[{', '.join([json.dumps(value[0])] * 10_000)}]"
         if isinstance(way[-1], str):
             texts["twice"] = f"{json.dumps(value)},{json.dumps(way[-1])}:null"
         texts["missing"] = None

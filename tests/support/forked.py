@@ -1,7 +1,7 @@
 """Commands in processes that are forked from one that has every light module loaded.
 
 A new interpreter takes a third of a second to import the command line, a fork takes a hundredth. The server
-starts no threads: torch, ONNX Runtime, Chroma and event loops are left to its forks.
+starts no threads: torch, ONNX Runtime and event loops are left to its forks.
 
 1. :func:`run_forked` sends the words, the folder, the environment and three open files to the server.
 2. The server forks a keeper, the keeper forks the command, waits for it, and answers with its status.
@@ -38,6 +38,8 @@ LIBRARIES = (
     "pandas",
     "scipy.stats",
     "bm25s",
+    "openai",
+    "chromadb",
     "docutils.core",
     "markdown_it",
     "tomlkit",
