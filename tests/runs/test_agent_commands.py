@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 import pytest
 from click.testing import Result
 from support import agent_program
-from support.commands import invoke, table, write_lines
+from support.commands import invoke, program, table, write_lines
 from support.http_server import eventually
 from support.small_corpus import small_workspace
 
@@ -75,8 +74,8 @@ class Filters:
 
 
 def command(mode: str, **keys: object) -> str:
-    program = [sys.executable, agent_program.__file__, mode]
-    words = json.dumps([*program, "{mcp_config}", "{usage_file}", "{question}"])
+    started = [sys.executable, agent_program.__file__, mode]
+    words = json.dumps([*started, "{mcp_config}", "{usage_file}", "{question}"])
     more = "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
     return f"[systems.{mode}]\ncommand = {words}\n{more}"
 
@@ -87,7 +86,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     small_workspace(folder)
     (folder / "own_agents.py").write_text(CLASSES)
     gold = {"source_file": "guide/repair.rst", "answer_line_start": 4, "answer_line_end": 4}
-    write_lines(folder / "q.jsonl", [{"question": words, **gold} for words in QUESTIONS])
+    asked = [{"question": words, **gold} for words in QUESTIONS]
+    write_lines(folder / "q.jsonl", asked)
+    write_lines(folder / "one.jsonl", asked[:1])
     (folder / "facts").mkdir()
     (folder / "facts" / "block").touch()
     (folder / "temporary").mkdir()
@@ -107,17 +108,25 @@ def run(name: str, tables: str, *words: object, passes: bool = True, questions: 
     return invoke("run", f"{name}.toml", "--reports", f"reports/{name}", *passed, *words)
 
 
+def finished(name: str, tables: list[str], questions: str) -> tuple[Run, Result]:
+    result = run(name, "".join(tables), questions=questions)
+    [folder] = Path(f"reports/{name}").iterdir()
+    return Run.load(folder), result
+
+
 @pytest.fixture(scope="module")
 def made(project: Path) -> tuple[Run, Result]:
-    quick = ("tools", "prints", "misreports", "forks", "floods", "fails", "silent")
-    tables = [command(mode) for mode in quick] + [command("hangs", timeout_s=2)]
-    tables += [
-        f'[systems.{name}]\npredictor = "own_agents:{name}"\n'
-        for name in ("Agent", "Answers", "Raises", "Filters")
-    ]
-    result = run("made", "".join(tables))
-    [folder] = Path("reports/made").iterdir()
-    return Run.load(folder), result
+    """A run of a program that uses the tools, and of classes; two questions."""
+    names = ("Agent", "Answers", "Raises", "Filters")
+    classes = [f'[systems.{name}]\npredictor = "own_agents:{name}"\n' for name in names]
+    return finished("made", [command("tools"), *classes], "q.jsonl")
+
+
+@pytest.fixture(scope="module")
+def others(project: Path) -> tuple[Run, Result]:
+    """A run of programs that use no tools; one question."""
+    quick = [command(mode) for mode in ("prints", "misreports", "forks", "floods", "fails", "silent")]
+    return finished("others", [*quick, command("hangs", timeout_s=2)], "one.jsonl")
 
 
 def rows(run: Run, predictor: str) -> list[Row]:
@@ -156,7 +165,6 @@ def test_a_client_of_the_mcp_package_searches_and_answers(project: Path, made: t
     assert {each["refused"] for each in given} == {True}
     summary = {row["predictor"]: row for row in table(made[0].directory / "summary.csv")}
     assert (summary["tools"]["llm_calls_per_query"], summary["tools"]["llm_tokens_per_query"]) == ("3", "750")
-    assert summary["prints"]["llm"] == "not reported"
     assert summary["tools"]["latency_p50_ms"] == "", "a program is not paid again to measure its latency"
 
 
@@ -168,27 +176,32 @@ def test_a_program_gets_an_empty_folder_and_few_variables(project: Path, made: t
     assert not [*project.rglob("pwned")]
 
 
-def test_no_file_of_a_run_has_a_token_or_a_passed_key(project: Path, made: tuple[Run, Result]) -> None:
+def test_no_file_of_a_run_has_a_token_or_a_passed_key(
+    project: Path, made: tuple[Run, Result], others: tuple[Run, Result]
+) -> None:
     secrets = {SECRET, *(each["token"] for each in facts(project))}
     assert len(secrets) == 3, "each question has a token of its own"
-    files = [path.read_text(errors="replace") for path in made[0].directory.rglob("*") if path.is_file()]
-    for secret in secrets:
-        assert not [text for text in files if secret in text]
-        assert secret not in made[1].output
-    assert [row.error for row in rows(made[0], "fails")] == 2 * [
-        f"{os.path.basename(sys.executable)} ended with exit code 1: the key [key] is wrong"
-    ]
+    for one, result in (made, others):
+        files = [path.read_text(errors="replace") for path in one.directory.rglob("*") if path.is_file()]
+        for secret in secrets:
+            assert not [text for text in files if secret in text]
+            assert secret not in result.output
+    [row] = rows(others[0], "fails")
+    assert row.error == f"{os.path.basename(sys.executable)} ended with exit code 1: the key [key] is wrong"
 
 
-def test_printed_citations_are_read(made: tuple[Run, Result]) -> None:
-    for row in rows(made[0], "prints"):
-        assert cited(row) == ["guide/repair.rst:4-4", "index.md:1-3"]
-        assert (log(row).steps, log(row).unread) == ((), 2)
-        assert "No such file" in log(row).remark
-    for row in rows(made[0], "misreports"):
-        assert (cited(row), row.calls) == (["index.md:1-3"], ())
-        assert "calls" in log(row).remark
-    assert "2 of 2 answers: LLM use is not reported" in (made[0].directory / "report.md").read_text()
+def test_printed_citations_are_read(others: tuple[Run, Result]) -> None:
+    [row] = rows(others[0], "prints")
+    assert cited(row) == ["guide/repair.rst:4-4", "index.md:1-3"]
+    assert (log(row).steps, log(row).unread) == ((), 2)
+    assert "No such file" in log(row).remark
+    [row] = rows(others[0], "misreports")
+    assert (cited(row), row.calls) == (["index.md:1-3"], ())
+    assert "calls" in log(row).remark
+    directory = others[0].directory
+    assert "1 of 1 answer: LLM use is not reported" in (directory / "report.md").read_text()
+    summary = {row["predictor"]: row for row in table(directory / "summary.csv")}
+    assert summary["prints"]["llm"] == "not reported"
 
 
 @pytest.mark.parametrize(
@@ -200,10 +213,12 @@ def test_printed_citations_are_read(made: tuple[Run, Result]) -> None:
         ("silent", "cited nothing"),
     ],
 )
-def test_a_failed_program_is_a_miss_with_its_reason(mode: str, reason: str, made: tuple[Run, Result]) -> None:
-    for row in rows(made[0], mode):
-        assert (row.status, row.hits, log(row).answered) == ("failed", (), False)
-        assert reason in row.error
+def test_a_failed_program_is_a_miss_with_its_reason(
+    mode: str, reason: str, others: tuple[Run, Result]
+) -> None:
+    [row] = rows(others[0], mode)
+    assert (row.status, row.hits, log(row).answered) == ("failed", (), False)
+    assert reason in row.error
 
 
 def ended(pid: int) -> bool:
@@ -215,10 +230,12 @@ def ended(pid: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to another process")
-def test_nothing_survives_a_question(project: Path, made: tuple[Run, Result]) -> None:
-    assert [cited(row) for row in rows(made[0], "forks")] == [["index.md:1-3"], ["index.md:1-3"]]
+def test_nothing_survives_a_question(
+    project: Path, made: tuple[Run, Result], others: tuple[Run, Result]
+) -> None:
+    assert [cited(row) for row in rows(others[0], "forks")] == [["index.md:1-3"]]
     forked = [int(path.read_text()) for path in (project / "facts").glob("forked-*")]
-    assert len(forked) == 4
+    assert len(forked) == 2
     assert all(map(ended, forked))
     for each in facts(project):
         assert not Path(each["folder"]).exists()
@@ -303,16 +320,13 @@ def test_an_interrupted_run_leaves_no_program_and_is_resumed(project: Path, numb
         f'name = "agents"\ndata_dir = "data"\nquestions = "q.jsonl"\n{command("hangs")}'
     )
     before = {*Path("facts").glob("forked-*")}
-    words = ["run", f"{name}.toml", "--reports", f"reports/{name}", "--pass-env", "FACTS"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "branchrank", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "TMPDIR": str(project / "temporary")},
-    )
-    assert eventually(lambda: {*Path("facts").glob("forked-*")} > before)
-    process.send_signal(number)
-    process.wait()
+
+    def interrupt(process: int) -> None:
+        assert eventually(lambda: {*Path("facts").glob("forked-*")} > before)
+        os.kill(process, number)
+
+    words = ("-m", "branchrank", "run", f"{name}.toml", "--reports", f"reports/{name}", "--pass-env", "FACTS")
+    program(*words, cwd=project, environment={"TMPDIR": str(project / "temporary")}, during=interrupt)
     [place] = {*Path("facts").glob("forked-*")} - before
     assert eventually(lambda: ended(int(place.read_text())))
     assert eventually(lambda: not [*(project / "temporary").glob("branchrank-agent-*")])

@@ -10,8 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +19,7 @@ import pytest
 from support import agent_policies as policies
 from support import scripted_llm as scripted
 from support.agent_policies import answer, call, question, told, turn
-from support.commands import QUESTIONS, ROOT, benchmark, invoke, json_lines, make_project, table
+from support.commands import QUESTIONS, ROOT, benchmark, invoke, json_lines, make_project, program, table
 from support.doc_blocks import blocks
 from support.front_doors import Http, Library, Mcp
 from support.sample_index import CORPUS
@@ -174,19 +172,12 @@ def test_a_killed_run_goes_on_within_the_question(tmp_path: Path, kept: str) -> 
         words = ["-m", "branchrank", "benchmark", "--data-dir", "data", "--latency-sample", 0]
         words += arms(server.base_url)
         words += ["--llm-record", project / "c.sqlite"] if kept == "cassette" else []
-        with subprocess.Popen(
-            [sys.executable, *map(str, words)],
-            cwd=project,
-            env=os.environ | {"PYTHONWARNINGS": "error"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            try:
-                scripted.wait_until(lambda: len(server.requests) >= held or process.poll() is not None, 120)
-                process.send_signal(signal.SIGKILL)
-                assert process.wait(60) == -signal.SIGKILL
-            finally:
-                process.kill()
+
+        def kill(process: int) -> None:
+            scripted.wait_until(lambda: len(server.requests) >= held, 60)
+            os.kill(process, signal.SIGKILL)
+
+        assert program(*words, cwd=project, during=kill).returncode == -signal.SIGKILL
         [run] = (project / "reports").iterdir()
         assert len(json_lines(run / "rows.jsonl")) == 1
         server.script = policies.greps

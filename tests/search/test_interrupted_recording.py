@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +99,9 @@ def test_a_resumed_run_asks_each_missing_repeat_once(tmp_path: Path) -> None:
 
 def terminated(arguments: list[object], project: Path, server: ScriptedLLM, held: int = HELD) -> Any:
     """Start the command and end it by SIGTERM while the server holds a call back."""
-    process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        cwd=project,
-        env=os.environ | {"PYTHONWARNINGS": "error"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            scripted.wait_until(lambda: len(server.requests) >= held or process.poll() is not None, 120)
-            process.send_signal(signal.SIGTERM)
-            output, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def end(process: int) -> None:
+        scripted.wait_until(lambda: len(server.requests) >= held, 60)
+        os.kill(process, signal.SIGTERM)
+
+    return program(*arguments, cwd=project, during=end)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -119,8 +119,12 @@ def program(
     typed: str = "",
     fresh: bool = False,
     timeout: float = 120,
+    during: Callable[[int], object] = lambda process: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python WORDS`` in ``cwd`` to its end; in a fork, unless a ``fresh`` process is asked for."""
+    """Run ``python WORDS`` in ``cwd`` to its end; in a fork, unless a ``fresh`` process is asked for.
+
+    ``during`` is called with the process id while it runs, and may wait and send signals.
+    """
     given, added = [str(word) for word in words], dict(environment or {})
     whole = {**os.environ, "PYTHONWARNINGS": "error", **added}
     with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
@@ -128,16 +132,15 @@ def program(
         stdin.seek(0)
         files = (stdin, stdout, stderr)
         if fresh or not can_fork(given, added):
-            code = subprocess.run(
-                [sys.executable, *given],
-                **dict(zip(("stdin", "stdout", "stderr"), files, strict=True)),
-                cwd=cwd,
-                env=whole,
-                check=False,
-                timeout=timeout,
-            ).returncode
+            streams = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
+            with subprocess.Popen([sys.executable, *given], **streams, cwd=cwd, env=whole) as process:
+                try:
+                    during(process.pid)
+                    code = process.wait(timeout)
+                finally:
+                    process.kill()
         else:
-            code = run_forked(given, cwd, whole, [file.fileno() for file in files], timeout)
+            code = run_forked(given, cwd, whole, [file.fileno() for file in files], timeout, during)
         printed = []
         for file in (stdout, stderr):
             file.seek(0)

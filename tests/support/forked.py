@@ -28,7 +28,7 @@ import threading
 import traceback
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,14 @@ def can_fork(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def run_forked(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], files: Sequence[int], timeout: float
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    files: Sequence[int],
+    timeout: float,
+    during: Callable[[int], object],
 ) -> int:
-    """Run ``python WORDS`` and return its exit code, negative for a signal.
+    """Run ``python WORDS`` and return its exit code, negative for a signal; ``during`` gets its process id.
 
     Raises ``subprocess.TimeoutExpired`` after ``timeout`` seconds, with the process killed.
     """
@@ -81,10 +86,13 @@ def run_forked(
         pid = int(answer.recv(20))
         answer.sendall(b".")
         try:
+            during(pid)
             return int(answer.recv(20))
-        except TimeoutError:
+        except BaseException as error:
             os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(list(words), timeout) from None
+            if isinstance(error, TimeoutError):
+                raise subprocess.TimeoutExpired(list(words), timeout) from None
+            raise
 
 
 @cache
