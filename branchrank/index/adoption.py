@@ -45,12 +45,7 @@ from branchrank.index.adopted_files import (
     string_of,
 )
 from branchrank.index.embedders import open_embedder
-from branchrank.index.embedders.protocol import (
-    EmbedderIdentity,
-    Vectors,
-    check_agreement,
-    unit_rows,
-)
+from branchrank.index.embedders.protocol import EmbedderIdentity, Vectors, check_agreement, unit_rows
 from branchrank.index.generations import CHROMA, CHUNKS, NODES, build_lock
 from branchrank.index.manifest import read_record, write_record
 from branchrank.index.stores.analyzer import embedded_text

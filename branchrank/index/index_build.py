@@ -44,12 +44,7 @@ from branchrank.documents.reading import write_texts
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.embedders import on_server, open_embedder, token_embedder
 from branchrank.index.embedders.protocol import roles_notes
-from branchrank.index.embedding import (
-    embed_chunks,
-    keep_token_vectors,
-    measure_similarities,
-    wanted_tokens,
-)
+from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_similarities, wanted_tokens
 from branchrank.index.generations import CHROMA, CHUNKS, MANIFEST, build_lock
 from branchrank.index.manifest import (
     MODIFIED,

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.core.errors import (
-    InputError,
-    MissingDependencyError,
-    ModelError,
-    UsageError,
-)
+from branchrank.core.errors import InputError, MissingDependencyError, ModelError, UsageError
 from branchrank.core.io.files import write_bytes
 from branchrank.core.io.printable import is_url, means_url, url_to_keep
 from branchrank.core.io.progress import Progress, shown_progress

@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from branchrank.core.errors import (
-    ArtifactError,
-    CorpusError,
-    UsageError,
-    or_else,
-)
+from branchrank.core.errors import ArtifactError, CorpusError, UsageError, or_else
 from branchrank.core.io.files import digest_of, storage_errors, write_text
 from branchrank.core.io.printable import url_to_keep
 from branchrank.core.io.progress import Notify

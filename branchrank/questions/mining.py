@@ -32,14 +32,7 @@ from branchrank.core.records import Question, Span
 from branchrank.core.settings import Bm25Settings
 from branchrank.documents.document import Document, slug
 from branchrank.index.stores.analyzer import STOP_WORDS, analyzer
-from branchrank.questions.links import (
-    UNRESOLVED,
-    Links,
-    Target,
-    UnresolvedLink,
-    own_span,
-    section_at,
-)
+from branchrank.questions.links import UNRESOLVED, Links, Target, UnresolvedLink, own_span, section_at
 from branchrank.questions.question_files import folded
 
 KIND = "navigational"

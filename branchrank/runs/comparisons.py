@@ -19,13 +19,7 @@ from branchrank.core.settings import BenchmarkSettings
 from branchrank.runs.scores import Scores
 from branchrank.scoring.comparison import MOST_FAILURES, CompareOptions, Comparison
 from branchrank.scoring.matching import SHARES
-from branchrank.scoring.measures import (
-    NamedMeasure,
-    measure_names,
-    named_measure,
-    named_measures,
-    named_once,
-)
+from branchrank.scoring.measures import NamedMeasure, measure_names, named_measure, named_measures, named_once
 
 #: The value of the baseline setting that requests a comparison of every pair of predictors.
 ALL_PAIRS = "all-pairs"

@@ -28,72 +28,28 @@ from branchrank.core.io.text_files import read_text
 from branchrank.core.records import Record
 from branchrank.core.settings.fields import Settings as Settings
 from branchrank.core.settings.fields import field_texts, hints_of, split_hint
-from branchrank.core.settings.parts import (
-    PARTS as PARTS,
-)
-from branchrank.core.settings.parts import (
-    SECTIONS as SECTIONS,
-)
-from branchrank.core.settings.parts import (
-    AnchoringSettings as AnchoringSettings,
-)
-from branchrank.core.settings.parts import (
-    BenchmarkSettings as BenchmarkSettings,
-)
-from branchrank.core.settings.parts import (
-    Bm25Settings as Bm25Settings,
-)
-from branchrank.core.settings.parts import (
-    CacheSettings as CacheSettings,
-)
-from branchrank.core.settings.parts import (
-    EmbeddingSettings as EmbeddingSettings,
-)
-from branchrank.core.settings.parts import (
-    EngineSettings as EngineSettings,
-)
-from branchrank.core.settings.parts import (
-    IndexSettings as IndexSettings,
-)
-from branchrank.core.settings.parts import (
-    LLMSettings as LLMSettings,
-)
-from branchrank.core.settings.systems import (
-    ALIASES as ALIASES,
-)
-from branchrank.core.settings.systems import (
-    DISTANCE_THRESHOLD as DISTANCE_THRESHOLD,
-)
-from branchrank.core.settings.systems import (
-    SYSTEM_PARTS as SYSTEM_PARTS,
-)
-from branchrank.core.settings.systems import (
-    AgentSettings as AgentSettings,
-)
-from branchrank.core.settings.systems import (
-    GrepSettings as GrepSettings,
-)
-from branchrank.core.settings.systems import (
-    HybridSettings as HybridSettings,
-)
-from branchrank.core.settings.systems import (
-    LateInteractionSettings as LateInteractionSettings,
-)
-from branchrank.core.settings.systems import (
-    LocalSettings as LocalSettings,
-)
-from branchrank.core.settings.systems import (
-    PageindexSettings as PageindexSettings,
-)
-from branchrank.core.settings.systems import (
-    QdrantSettings as QdrantSettings,
-)
-from branchrank.core.settings.systems import (
-    RetrievalSettings as RetrievalSettings,
-)
-from branchrank.core.settings.systems import (
-    SystemSettings as SystemSettings,
-)
+from branchrank.core.settings.parts import PARTS as PARTS
+from branchrank.core.settings.parts import SECTIONS as SECTIONS
+from branchrank.core.settings.parts import AnchoringSettings as AnchoringSettings
+from branchrank.core.settings.parts import BenchmarkSettings as BenchmarkSettings
+from branchrank.core.settings.parts import Bm25Settings as Bm25Settings
+from branchrank.core.settings.parts import CacheSettings as CacheSettings
+from branchrank.core.settings.parts import EmbeddingSettings as EmbeddingSettings
+from branchrank.core.settings.parts import EngineSettings as EngineSettings
+from branchrank.core.settings.parts import IndexSettings as IndexSettings
+from branchrank.core.settings.parts import LLMSettings as LLMSettings
+from branchrank.core.settings.systems import ALIASES as ALIASES
+from branchrank.core.settings.systems import DISTANCE_THRESHOLD as DISTANCE_THRESHOLD
+from branchrank.core.settings.systems import SYSTEM_PARTS as SYSTEM_PARTS
+from branchrank.core.settings.systems import AgentSettings as AgentSettings
+from branchrank.core.settings.systems import GrepSettings as GrepSettings
+from branchrank.core.settings.systems import HybridSettings as HybridSettings
+from branchrank.core.settings.systems import LateInteractionSettings as LateInteractionSettings
+from branchrank.core.settings.systems import LocalSettings as LocalSettings
+from branchrank.core.settings.systems import PageindexSettings as PageindexSettings
+from branchrank.core.settings.systems import QdrantSettings as QdrantSettings
+from branchrank.core.settings.systems import RetrievalSettings as RetrievalSettings
+from branchrank.core.settings.systems import SystemSettings as SystemSettings
 from branchrank.core.spec import RECOMMENDED, System
 
 S = TypeVar("S", bound=Settings)

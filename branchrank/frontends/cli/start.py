@@ -16,14 +16,7 @@ from branchrank.core.io.progress import shown_progress
 from branchrank.core.io.table import plain, table_of
 from branchrank.core.settings import DEFAULT, DEFAULT_DATA_DIR, DEMO_FOLDER, PARTS, resolve, settings_of
 from branchrank.frontends.cli.benchmark import report_run
-from branchrank.frontends.cli.options import (
-    DATA_DIR,
-    FOLDER,
-    OPEN,
-    QUIET,
-    VERBOSE,
-    switch,
-)
+from branchrank.frontends.cli.options import DATA_DIR, FOLDER, OPEN, QUIET, VERBOSE, switch
 from branchrank.frontends.cli.terminal import Command, CommandGroup, print_notes, safe, say
 
 

@@ -21,13 +21,7 @@ from branchrank.core.io.printable import safe
 from branchrank.core.records import SEED, GoldItem, LineNumber, Question, Record, Span
 from branchrank.documents.document import Document, breadcrumbs
 from branchrank.documents.loading import read_documents
-from branchrank.frontends.serve.view_documents import (
-    Documents,
-    Place,
-    Text,
-    WorkspaceQuestionFile,
-    place_of,
-)
+from branchrank.frontends.serve.view_documents import Documents, Place, Text, WorkspaceQuestionFile, place_of
 from branchrank.frontends.serve.view_questions import QuestionLists, RunQuestions
 from branchrank.questions.anchoring import new_question, span_digest
 from branchrank.questions.labels import Choice, Label, labels_of, made_gold, overlapping, with_label

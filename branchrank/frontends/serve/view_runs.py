@@ -32,14 +32,7 @@ from branchrank.runs.rows import UntracedRow
 from branchrank.runs.run_comparison import Pair, changed_settings, tested_pairs
 from branchrank.runs.run_data import RunData
 from branchrank.runs.scores import Estimate
-from branchrank.runs.words import (
-    gap_with_interval,
-    interval,
-    milliseconds,
-    score,
-    sentence,
-    verdict_words,
-)
+from branchrank.runs.words import gap_with_interval, interval, milliseconds, score, sentence, verdict_words
 from branchrank.scoring.comparison import CompareOptions, Comparison
 
 #: The files that contain a run's report, with their media types. The first one that exists is linked.

@@ -28,12 +28,7 @@ from branchrank.core.settings import (
     reaching_settings,
 )
 from branchrank.index.embedders import is_bundled
-from branchrank.index.workspace_folder import (
-    CONFIG,
-    WorkspaceFolder,
-    check_chunker_name,
-    update_config,
-)
+from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, check_chunker_name, update_config
 from branchrank.runs.bench.resume import RunAccess, with_reached
 from branchrank.runs.directory import RunRecord
 

@@ -27,13 +27,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import (
-    InputError,
-    MissingDependencyError,
-    Problems,
-    UsageError,
-    or_else,
-)
+from branchrank.core.errors import InputError, MissingDependencyError, Problems, UsageError, or_else
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import Record
 from branchrank.core.settings import (

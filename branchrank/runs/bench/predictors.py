@@ -32,14 +32,7 @@ from branchrank.core.records import (
     Span,
 )
 from branchrank.core.spec import System
-from branchrank.runs.adapters import (
-    Retriever,
-    adapted,
-    answer_of,
-    checked_hit,
-    made_by_user,
-    tools_parameter,
-)
+from branchrank.runs.adapters import Retriever, adapted, answer_of, checked_hit, made_by_user, tools_parameter
 from branchrank.runs.attribution import gold_keys
 from branchrank.runs.directory import DEFAULT_INDEX
 from branchrank.scoring.matching import without_excluded
