@@ -67,10 +67,19 @@ def test_a_baseline_that_beats_all_is_the_winner(tmp_path: Path) -> None:
 ARMS = (Planned("poor", 0.05), Planned("middling", 0.5), Planned("best", 0.95))
 
 
-def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def made_of_arms(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return make_run(tmp_path_factory.mktemp("arms"), ARMS, baseline="all-pairs", latency_sample=0)
+
+
+def compared(made: Run, baseline: object) -> Run:
+    """The same rows with another baseline."""
+    return run_of(made.rows, made.asked, baseline=baseline)
+
+
+def test_several_baselines_and_all_pairs_are_one_family(made_of_arms: Run) -> None:
     pairs = [("poor", "middling"), ("poor", "best"), ("middling", "best")]
-    for declared in (("poor", "middling"), "all-pairs"):
-        made = make_run(tmp_path, ARMS, baseline=declared, latency_sample=0)
+    for made in (compared(made_of_arms, ("poor", "middling")), made_of_arms):
         found = made.judgment.comparisons
         assert [(each.baseline, each.candidate) for each in found] == pairs
         assert {each.family for each in found} == {3}
@@ -88,33 +97,30 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             assert (each.ci_low, each.ci_high) == pytest.approx((alone.low, alone.high))
             assert (each.ci_low <= 0 <= each.ci_high) != each.is_significant
         assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
-    write_report(made)
-    assert verify(made.directory).findings == ()
-    doctored = made.directory / "comparisons.csv"
+    write_report(made_of_arms)
+    assert verify(made_of_arms.directory).findings == ()
+    doctored = made_of_arms.directory / "comparisons.csv"
     text = doctored.read_text(encoding="utf-8")
     doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
-    assert "comparisons.csv: line 2" in str(verify(made.directory).findings[0])
+    assert "comparisons.csv: line 2" in str(verify(made_of_arms.directory).findings[0])
 
 
-def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:
+def test_a_winner_beats_every_baseline(made_of_arms: Run, tmp_path: Path) -> None:
     nearly = (Planned("poor", 0.05), Planned("strong", 0.93), Planned("best", 0.95))
     made = make_run(tmp_path, nearly, baseline=("poor", "strong"), latency_sample=0)
     assert made.judgment.winner is None
-    assert make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0).judgment.winner == "best"
-    made = make_run(tmp_path, ARMS, baseline=("poor", "best"), latency_sample=0)
-    assert made.judgment.winner == "best"
+    assert made_of_arms.judgment.winner == "best"
+    assert compared(made_of_arms, ("poor", "best")).judgment.winner == "best"
 
 
-def test_the_report_names_each_baseline(tmp_path: Path) -> None:
-    made = make_run(tmp_path, ARMS, baseline=("poor", "middling"), latency_sample=0)
-    text = markdown(report_content(made))
+def test_the_report_names_each_baseline(made_of_arms: Run) -> None:
+    text = markdown(report_content(compared(made_of_arms, ("poor", "middling"))))
     assert "Baselines: poor, middling." in text
     assert "| candidate | baseline | verdict |" in text
     assert "95% interval adjusted for 3 comparisons" in text
     assert "| best | middling |" in text
     assert "**best vs middling: better.**" in text
-    everyone = make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0)
-    assert [(each.candidate, each.baseline) for each in everyone.judgment.comparisons] == [
+    assert [(each.candidate, each.baseline) for each in made_of_arms.judgment.comparisons] == [
         ("middling", "poor"),
         ("best", "poor"),
         ("best", "middling"),
@@ -337,6 +343,12 @@ def test_equal_scores_with_other_hits_are_not_identical_in_either_order(tmp_path
             assert (found.differing, found.identical) == (0, identical)
 
 
+@pytest.fixture(scope="module")
+def lopsided(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    arms = (Planned("local", 0.9), Planned("pipeline", 0.1))
+    return make_run(tmp_path_factory.mktemp("lopsided"), arms, latency_sample=0)
+
+
 def without_place(hit: JudgedHit) -> JudgedHit:
     return msgspec.structs.replace(hit, source=UNPLACED, gold=None, page=None, gain=0)
 
@@ -344,18 +356,16 @@ def without_place(hit: JudgedHit) -> JudgedHit:
 @pytest.mark.parametrize(("baseline", "decided"), [("local", "worse"), ("pipeline", "better")])
 @pytest.mark.parametrize(("share", "stands"), [(0.2, True), (0.9, False), (1.0, False)])
 def test_a_verdict_that_unplaced_texts_could_undo_is_withdrawn(
-    tmp_path: Path, share: float, stands: bool, baseline: str, decided: str
+    lopsided: Run, share: float, stands: bool, baseline: str, decided: str
 ) -> None:
-    arms = (Planned("local", 0.9), Planned("pipeline", 0.1))
-    made = make_run(tmp_path, arms, latency_sample=0, baseline=baseline)
     lost = {f"q{number:04}" for number in range(round(60 * share))}
     rows = [
         msgspec.structs.replace(row, missing=5, hits=tuple(map(without_place, row.hits)))
         if row.predictor == "pipeline" and row.question_id in lost
         else row
-        for row in made.rows
+        for row in lopsided.rows
     ]
-    run = run_of(rows, made.asked, baseline=baseline)
+    run = run_of(rows, lopsided.asked, baseline=baseline)
     [found] = run.judgment.comparisons
     assert found.verdict == (decided if stands else "inconclusive")
     assert bool(found.unplaced)
@@ -396,18 +406,22 @@ def test_an_unplaced_text_raises_a_mean_by_the_answers_that_it_alone_would_turn(
     assert gains == {"strict_hit@1": 1 / 4, "MRR@5": pytest.approx((1 / 2 + 1 / 3) / 4)}
 
 
+@pytest.fixture(scope="module")
+def even(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    arms = (Planned("local", 0), Planned("other", 0))
+    return make_run(tmp_path_factory.mktemp("even"), arms, make_questions(90), latency_sample=0)
+
+
 @pytest.mark.parametrize(("lost", "verdict"), [(1, "equivalent within delta"), (9, "inconclusive")])
 @pytest.mark.parametrize("pipeline", ["local", "other"])
 def test_equivalence_that_unplaced_texts_could_undo_is_withdrawn(
-    tmp_path: Path, lost: int, verdict: str, pipeline: str
+    even: Run, lost: int, verdict: str, pipeline: str
 ) -> None:
-    arms = (Planned("local", 0), Planned("other", 0))
-    made = make_run(tmp_path, arms, make_questions(90), latency_sample=0, delta=0.1)
     rows = [
         msgspec.structs.replace(row, missing=1, hits=tuple(map(without_place, row.hits)))
         if row.predictor == pipeline and int(row.question_id[1:]) < lost
         else row
-        for row in made.rows
+        for row in even.rows
     ]
     # One question each turns, so that the two are not alike.
     first = {"local": "q0088", "other": "q0089"}
@@ -419,7 +433,7 @@ def test_equivalence_that_unplaced_texts_could_undo_is_withdrawn(
         else row
         for row in rows
     ]
-    [found] = run_of(rows, made.asked, delta=0.1).judgment.comparisons
+    [found] = run_of(rows, even.asked, delta=0.1).judgment.comparisons
     assert (found.wins, found.losses) == (1, 1)
     assert found.verdict == verdict
     assert found.unplaced == (pytest.approx(0.1) if lost == 9 else 0)
