@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, make_project, write_lines
-from support.real_runs import OtherPages
+from support.predictors import OtherPages
 from support.refinished import refinish
 
 from branchrank import Workspace
@@ -25,7 +25,7 @@ from branchrank.reports.verify.rerun import chance_found
 from branchrank.run import Run
 from branchrank.runs.directory import ROWS, read_run, write_run
 
-CLASS = "support.real_runs:OtherPages"
+CLASS = "support.predictors:OtherPages"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_rows_altered_outside_the_draw_of_the_runs_own_seed_are_found(
     ]
     write_jsonl(copy / ROWS, forged)
     refinish(copy)
-    access = RunAccess(trust=True, data_dir=project / "data")
+    access = RunAccess(data_dir=project / "data")
     draws = [Run.load(copy).verify(rerun=3, access=access) for _ in range(4)]
     assert any(each.findings for each in draws)
     assert len({each.rerun.seed for each in draws if each.rerun}) == 4
@@ -79,7 +79,7 @@ def test_rows_altered_outside_the_draw_of_the_runs_own_seed_are_found(
 
 def test_half_of_a_draw_are_questions_on_which_the_two_best_systems_differ(project: Path) -> None:
     made = benchmark(project, "--predictor", "bm25", "--predictor", CLASS)
-    words = ("verify", made, "--rerun", 2, "--data-dir", project / "data", "--seed", 7, "--trust")
+    words = ("verify", made, "--rerun", 2, "--data-dir", project / "data", "--seed", 7)
     shown = invoke(*words).output
     assert shown == invoke(*words).output
     found = re.search(r"drawn with --seed 7: 1 of (\d) questions on which .* differ, and 1 of (\d)", shown)

@@ -85,3 +85,21 @@ class AlwaysFailing:
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
         raise RuntimeError("the service is closed")
+
+
+class FirstPages:
+    """A class of one's own: always the first lines of the first page."""
+
+    name = "mine"
+    llm = "rented"
+    page = "page-0.md"
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        found = Hit(id="x", source=self.page, line_start=1, line_end=3, text="", score=0.5)
+        return [found] * min(k, 2)
+
+
+class OtherPages(FirstPages):
+    """The same for the pages of ``support.worlds``."""
+
+    page = "index.rst"

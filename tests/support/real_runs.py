@@ -13,32 +13,13 @@ from support.worlds import make_index
 
 from branchrank import Workspace
 from branchrank.core.io.files import write_jsonl
-from branchrank.core.records import Hit
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
 PAGES = 6
 MODEL = "scripted"
-CLASS = "support.real_runs:FirstPages"
-
-
-class FirstPages:
-    """A class of one's own: always the first lines of the first page."""
-
-    name = "mine"
-    llm = "rented"
-    page = "page-0.md"
-
-    def retrieve(self, query: str, k: int) -> list[Hit]:
-        found = Hit(id="x", source=self.page, line_start=1, line_end=3, text="", score=0.5)
-        return [found] * min(k, 2)
-
-
-class OtherPages(FirstPages):
-    """The same for the pages of ``support.worlds``."""
-
-    page = "index.rst"
+CLASS = "support.predictors:FirstPages"
 
 
 def pages() -> dict[str, str]:
