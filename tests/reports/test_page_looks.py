@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.axe import violations
-from support.chromium import LOOKS, Chromium
+from support.chromium import Chromium, looks
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.core.records import Question, Retrieval
@@ -169,11 +169,7 @@ def test_nothing_overflows_overlaps_shrinks_or_breaks(
     assert browser.run(_BROKEN) == []
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"),
-    [pytest.param(1400, False, marks=pytest.mark.full, id="1400-light"), *LOOKS[1:]],
-)
-@pytest.mark.parametrize("name", EVERY_PAGE)
+@pytest.mark.parametrize(("name", "width", "dark"), looks("few", "crowded", full=tuple(NAMES)))
 def test_axe_finds_no_violation(
     browser: Chromium, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:

@@ -16,16 +16,8 @@ import pytest
 from support.needs import need
 
 FONTS = Path("/usr/share/fonts")
-#: Widths with and without dark mode. `make test` looks at each width and each mode once.
-LOOKS = [
-    pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}", marks=marks)
-    for width, dark, marks in (
-        (1400, False, ()),
-        (400, True, ()),
-        (1400, True, pytest.mark.full),
-        (400, False, pytest.mark.full),
-    )
-]
+#: Widths with and without dark mode.
+LOOKS = ((1400, False), (400, True), (1400, True), (400, False))
 
 FLAGS = (
     "--headless",
@@ -39,6 +31,20 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+
+
+def looks(*pages: str, full: tuple[str, ...] = ()) -> list[Any]:
+    """Every page in each look; ``make test`` has each page once, wide or dark, and none of ``full``."""
+    return [
+        pytest.param(
+            page,
+            *look,
+            id=f"{page}-{look[0]}-{'dark' if look[1] else 'light'}",
+            marks=() if number < len(pages) and place == number % 2 else pytest.mark.full,
+        )
+        for number, page in enumerate((*pages, *full))
+        for place, look in enumerate(LOOKS)
+    ]
 
 
 class Chromium:

@@ -27,7 +27,7 @@ def dated(run: Run, created: str) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs of one experiment, the last with fewer questions; one that can't be read; a workspace."""
     folder = tmp_path_factory.mktemp("view")
-    make_corpus(folder / "docs", 60, text="kettle <img src=x onerror=alert(1)> \x1b[31m")
+    make_corpus(folder / "docs", 41, text="kettle <img src=x onerror=alert(1)> \x1b[31m")
     questions = make_questions(30, unanswerable=2)
     arms = [Planned("local", 0.6), Planned("hybrid", 0.8), Planned("<b>bold</b>", 0.2)]
     dated(make_run(folder, arms[:2], questions), "2026-01-01T00:00:00+00:00")

@@ -177,12 +177,12 @@ def test_a_document_that_changed_is_refused(desk: Running, own: Path) -> None:
     ],
 )
 def test_only_the_page_of_this_start_may_write(
-    desk: Running, own: Path, headers: dict[str, str | None], status: int
+    page: Running, made: Path, headers: dict[str, str | None], status: int
 ) -> None:
-    before = (own / "data" / "questions.jsonl").read_bytes()
-    answer = give(desk, body_of(state(desk, own), own), **headers)
+    before = (made / "data" / "questions.jsonl").read_bytes()
+    answer = give(page, body_of(state(page, made), made), **headers)
     assert answer.status_code == status
-    assert (own / "data" / "questions.jsonl").read_bytes() == before
+    assert (made / "data" / "questions.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -204,10 +204,10 @@ def test_only_the_page_of_this_start_may_write(
         {"path": "/tmp/x"},
     ],
 )
-def test_a_wrong_label_writes_nothing(desk: Running, own: Path, wrong: dict[str, Any]) -> None:
-    before = (own / "data" / "questions.jsonl").read_bytes()
-    assert give(desk, body_of(state(desk, own), own) | wrong).status_code == 422
-    assert (own / "data" / "questions.jsonl").read_bytes() == before
+def test_a_wrong_label_writes_nothing(page: Running, made: Path, wrong: dict[str, Any]) -> None:
+    before = (made / "data" / "questions.jsonl").read_bytes()
+    assert give(page, body_of(state(page, made), made) | wrong).status_code == 422
+    assert (made / "data" / "questions.jsonl").read_bytes() == before
 
 
 def test_a_new_question_is_added_as_the_command_would(desk: Running, own: Path) -> None:
@@ -512,15 +512,11 @@ def test_a_question_is_edited_marked_unanswerable_and_deleted(desk: Running, own
         {"path": "/tmp/x"},
     ],
 )
-def test_a_wrong_edit_writes_nothing(desk: Running, own: Path, wrong: dict[str, Any]) -> None:
-    before = lines_of(own)
-    assert edit(
-        desk, state(desk, own, "q0001"), **{"change": "text", "text": "new", **wrong}
-    ).status_code in (
-        409,
-        422,
-    )
-    assert lines_of(own) == before
+def test_a_wrong_edit_writes_nothing(page: Running, made: Path, wrong: dict[str, Any]) -> None:
+    before = lines_of(made)
+    answer = edit(page, state(page, made, "q0001"), **{"change": "text", "text": "new", **wrong})
+    assert answer.status_code in (409, 422)
+    assert lines_of(made) == before
 
 
 def test_of_edits_sent_at_once_one_is_written(desk: Running, own: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.axe import violations
-from support.chromium import LOOKS, Chromium
+from support.chromium import Chromium, looks
 from support.http_server import Running
 from support.local_page import READY
 
@@ -23,17 +23,9 @@ def visit(browser: Chromium, page: Running, path: str) -> None:
     browser.wait(READY)
 
 
-@pytest.mark.parametrize(("width", "dark"), LOOKS)
 @pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        pytest.param("/questions", marks=pytest.mark.full),
-        "/questions?both",
-        "/compare?both",
-        pytest.param("/label", marks=pytest.mark.full),
-        "/label?add=1",
-    ],
+    ("path", "width", "dark"),
+    looks("/", "/questions?both", "/compare?both", "/label?add=1", full=("/questions", "/label")),
 )
 def test_the_page_fits_is_accessible_and_shows_hostile_text_as_text(
     browser: Chromium, page: Running, made: Path, path: str, width: int, dark: bool

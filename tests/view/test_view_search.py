@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.axe import violations
-from support.chromium import LOOKS, Chromium
+from support.chromium import Chromium, looks
 from support.http_server import CLIENT, Running, running
 from support.local_page import READY, page_of
 from support.local_page import TOKEN as PAGE_TOKEN
@@ -140,8 +140,10 @@ def test_a_workspace_without_an_index_has_the_command_and_is_opened_once_it_is_b
         assert search(at, query="cache")["hits"]
 
 
-@pytest.mark.parametrize(("width", "dark"), LOOKS)
-@pytest.mark.parametrize("path", ["search?query=teapot&predictor=bm25", "", "questions", "compare", "label"])
+@pytest.mark.parametrize(
+    ("path", "width", "dark"),
+    looks("search?query=teapot&predictor=bm25", "questions", "", "label", "compare"),
+)
 def test_the_pages_of_a_workspace_without_runs_fit_and_are_accessible(
     browser: Chromium, page: Running, path: str, width: int, dark: bool
 ) -> None:
@@ -152,13 +154,13 @@ def test_the_pages_of_a_workspace_without_runs_fit_and_are_accessible(
     assert ("<i>evil.md" in browser.run("document.body.textContent")) == path.startswith("search")
 
 
-@pytest.mark.parametrize(("width", "dark"), LOOKS)
+@pytest.mark.parametrize(("path", "width", "dark"), looks(""))
 def test_the_page_of_serve_searches_and_links_to_no_other_view(
-    browser: Chromium, server: Running, width: int, dark: bool
+    browser: Chromium, server: Running, path: str, width: int, dark: bool
 ) -> None:
     browser.look(width, dark=dark)
     browser.requests.clear()
-    visit(browser, server.url)
+    visit(browser, server.url + path)
     for key in [*"teapot", "Enter"]:
         browser.press(key)
     browser.wait(f"{READY} && document.querySelector('.match')?.textContent === 'Teapots'")
