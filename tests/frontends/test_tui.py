@@ -23,13 +23,19 @@ from branchrank.index.index_build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.workspace import Workspace
 
-SIZE = (130, 40)
+SIZE = (130, 30)
 OSC, BIDI = "\x1b]0;pwned\x07", "\u202eevil\u202c"
 HOSTILE = f"""\
 # Wombat [red]markup[/red]
 
 The wombat digs {OSC} a hole {BIDI} and \x9b31m sleeps [link=file:///etc/passwd]here[/link] [/].
 """
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move nothing slowly, as the pilot waits for the end of every movement."""
+    monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
 
 
 @pytest.fixture
@@ -124,7 +130,8 @@ async def test_the_keyword_box_is_shown_only_in_modes_that_use_it(searches: Sear
         assert app.query_one(Tabs).active == "hybrid"
         assert box.display
         box.focus()
-        await pilot.press(*keywords, "enter")
+        box.value = keywords
+        await pilot.press("enter")
         await settled(app, pilot)
         assert [entry.split()[1] for entry in listed(app)] == with_keywords
         await pilot.press("f2")
@@ -147,7 +154,11 @@ async def test_the_ui_starts_in_the_best_available_system(
     workspace: WorkspaceFolder, settings: dict[str, object], opened: str
 ) -> None:
     with Workspace(workspace.with_flags(settings)) as made:
-        app = SearchApp(Searches(Service(made, ("local", "hybrid"))))
+        searches = Searches(Service(made, ("local", "hybrid")))
+        assert searches.best == opened
+        if settings:
+            return
+        app = SearchApp(searches)
         async with app.run_test(size=SIZE) as pilot:
             await settled(app, pilot)
             assert app.query_one(Tabs).active == opened
@@ -213,7 +224,7 @@ async def test_empty_results_and_failures_are_reported(
         assert status(app) == []
 
 
-@pytest.mark.parametrize("size", [(20, 8), (80, 24), (240, 80)])
+@pytest.mark.parametrize("size", [(20, 8), pytest.param((80, 24), marks=pytest.mark.full), (240, 80)])
 async def test_any_terminal_size_works(searches: Searches, size: tuple[int, int]) -> None:
     app = SearchApp(searches, mode="grep", query="cache")
     async with app.run_test(size=size) as pilot:

@@ -160,10 +160,11 @@ class Chromium:
         self._send("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
     def place(self, element: str) -> tuple[float, float]:
-        """The middle of an element (an expression), which is scrolled into view."""
+        """The middle of an element (an expression), which is scrolled into view, once it stays there."""
         box = self.run(
-            f"(() => {{ const found = {element}; "
+            f"(async () => {{ const found = {element}; "
             "found.scrollIntoView({ block: 'center', behavior: 'instant' }); "
+            "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); "
             "const box = found.getBoundingClientRect(); "
             "return [box.left + Math.min(box.width, innerWidth) / 2, box.top + box.height / 2]; })()"
         )
