@@ -194,20 +194,24 @@ def test_connections_that_wait_do_not_hold_up_requests(
             assert eventually(lambda: len(server.server.server_state.connections) <= 3)
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
-@pytest.mark.parametrize("sent", [0, 1, HEAD, HEAD + 4, len(WHOLE) - 1])
 def test_a_connection_without_a_request_is_closed(
-    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch, before: bytes, sent: int
+    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("branchrank.core.io.loopback_server.REQUEST_S", 0.2)
-    with running(application(service, workers, Access())) as server, server.connect() as waiting:
-        waiting.sendall(before)
-        if before:
-            assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
-        for number in range(sent):
-            with contextlib.suppress(ConnectionError):
-                waiting.sendall(WHOLE[number : number + 1])
-        received(waiting)  # ends when the server closes the connection
+    with running(application(service, workers, Access())) as server, contextlib.ExitStack() as opened:
+        connections = []
+        for sent in (0, 1, HEAD, HEAD + 4, len(WHOLE) - 1):
+            for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+                waiting = opened.enter_context(server.connect())
+                connections.append(waiting)
+                waiting.sendall(before)
+                if before:
+                    assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
+                for number in range(sent):
+                    with contextlib.suppress(ConnectionError):
+                        waiting.sendall(WHOLE[number : number + 1])
+        for waiting in connections:
+            received(waiting)  # ends when the server closes the connection
 
 
 def test_shutdown_finishes_running_requests(

@@ -103,20 +103,9 @@ async def test_tools_work_in_process(server: Any, tools: SearchTools) -> None:
         await check_tools(client, tools)
 
 
-async def test_tools_work_over_stdio(data_dir: Path, tools: SearchTools) -> None:
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=[
-            *("-m", "branchrank.frontends.cli.main", "mcp", "--data-dir", str(data_dir)),
-            *("--grep-vector-score-threshold", "4.0"),
-        ],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    async with Client(command, read_timeout_seconds=30) as client:
-        await check_tools(client, tools)
-
-
-async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path) -> None:
+async def test_over_stdio_the_tools_work_and_every_predictor_that_can_run_is_offered(
+    data_dir: Path, tools: SearchTools
+) -> None:
     """The LLM of pageindex does not answer, and the package of qdrant is not installed."""
     start = "from branchrank.frontends.cli.main import main; main()"
     hidden = f"import sys; sys.modules['qdrant_edge'] = None; {start}"
@@ -126,6 +115,7 @@ async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     async with Client(command, read_timeout_seconds=30) as client:
+        await check_tools(client, tools)
         [tool] = [each for each in (await client.list_tools()).tools if each.name == "predictor_search"]
         offered = re.search(r"Systems: (.+)\.", tool.description or "")
         assert offered is not None
@@ -140,7 +130,8 @@ async def test_by_default_every_predictor_that_can_run_is_offered(data_dir: Path
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)]
 )
 def test_a_signal_ends_the_stdio_server(data_dir: Path, number: int, code: int) -> None:
-    command = [sys.executable, "-m", "branchrank.frontends.cli.main", "mcp", "--data-dir", str(data_dir)]
+    verb = ["-m", "branchrank.frontends.cli.main", "mcp", "--predictor", "sqlite"]
+    command = [sys.executable, *verb, "--data-dir", str(data_dir)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as made:

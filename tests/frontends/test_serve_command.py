@@ -114,20 +114,9 @@ def test_aborted_and_invalid_requests_are_not_logged(data_dir: Path, verb: str, 
     assert said == ""
 
 
-def test_a_token_from_the_environment_is_required(data_dir: Path) -> None:
-    process, url, said = start(data_dir, "--port", "0", "--predictor", "sqlite", BRANCHRANK_TOKEN=TOKEN)
-    try:
-        assert httpx2.get(f"{url}/health").status_code == 401
-        allowed = httpx2.get(f"{url}/health", headers={"Authorization": f"Bearer {TOKEN}"})
-        assert allowed.json()["predictors"] == ["sqlite"]
-        assert TOKEN not in "".join(said) + allowed.text
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-def test_an_llm_predictor_answers_and_its_failures_leak_nothing(data_dir: Path) -> None:
+def test_a_token_is_required_and_failures_of_an_llm_leak_nothing(data_dir: Path) -> None:
     key = "sk-canary-0123456789abcdef"
+    named = {"Authorization": f"Bearer {TOKEN}"}
     broken = False
 
     def script(chat: Chat, number: int) -> Action:
@@ -135,24 +124,29 @@ def test_an_llm_predictor_answers_and_its_failures_leak_nothing(data_dir: Path) 
 
     with ScriptedLLM(script) as llm:
         flags = ("--hybrid-base-url", llm.base_url, "--hybrid-model", "scripted", "--llm-retries", "0")
-        process, url, _ = start(
-            data_dir, "--port", "0", "--predictor", "hybrid", *flags, BRANCHRANK_LLM_KEY=key
-        )
+        keys = {"BRANCHRANK_LLM_KEY": key, "BRANCHRANK_TOKEN": TOKEN}
+        process, url, said = start(data_dir, "--port", "0", "--predictor", "hybrid", *flags, **keys)
         try:
-            answer = httpx2.post(f"{url}/retrieve", json={"query": "clear the cache"}).json()
+            assert httpx2.get(f"{url}/health").status_code == 401
+            allowed = httpx2.get(f"{url}/health", headers=named)
+            assert allowed.json()["predictors"] == ["hybrid"]
+            assert TOKEN not in "".join(said) + allowed.text
+            asked = {"query": "clear the cache"}
+            answer = httpx2.post(f"{url}/retrieve", json=asked, headers=named).json()
             assert answer["fallbacks"] == []
             assert llm.requests[0].headers["authorization"] == f"Bearer {key}"
             assert answer["hits"]
             broken = True
-            answer = httpx2.post(f"{url}/retrieve", json={"query": "retry a request"})
+            answer = httpx2.post(f"{url}/retrieve", json={"query": "retry a request"}, headers=named)
             assert answer.json()["fallbacks"] == ["rerank: http 500"]
             assert answer.json()["hits"]
-            for secret in (key, "someone", llm.base_url):
+            for secret in (key, TOKEN, "someone", llm.base_url):
                 assert secret not in answer.text
         finally:
             process.terminate()
             _, rest = process.communicate(timeout=30)
         assert key not in rest
+        assert TOKEN not in rest
 
 
 def refusal(*arguments: object, **environment: str) -> tuple[int, str]:
