@@ -129,7 +129,7 @@ def test_two_runs_are_compared_with_the_sign_of_the_candidate(tmp_path: Path) ->
 def test_runs_of_other_predictors_are_compared_if_there_is_one_in_each(tmp_path: Path) -> None:
     def made(*names: str) -> Run:
         planned = [Planned(name, 0.5) for name in names]
-        return make_run(tmp_path / "-".join(names), planned, latency_sample=0)
+        return make_run(tmp_path / "-".join(names), planned, make_questions(6), latency_sample=0)
 
     one, other, two = made("one"), made("other"), made("three", "four")
     [pair] = other.compare_with(one).pairs
@@ -311,9 +311,7 @@ def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> 
     assert named.questions.loc[named.questions["outcome"] == "unanswerable", asked].isna().all(axis=None)
 
 
-def test_the_primary_measure_is_in_every_table(
-    named: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_primary_measure_is_in_every_table(named: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert named.judgment.measure == "nDCG@10"
     named.print()
     table = capsys.readouterr().out.split("\n\n")[2]
@@ -322,11 +320,10 @@ def test_the_primary_measure_is_in_every_table(
     rate = named.summary_rows[0].rates["nDCG@10"]
     assert rate is not None
     assert lines[0].split()[5] == f"{rate:.3f}"
-    text = named.report(into=tmp_path / "report")[0].read_text(encoding="utf-8")
+    text = named.report()[0].read_text(encoding="utf-8")
     [heading] = [line for line in text.splitlines() if line.startswith("| predictor | strict MRR@5")]
     assert heading.endswith("| nDCG@10 | AP | relaxed R@5 |")
     assert "relaxed hit@5 | nDCG@10 |" in text
-    named.report()
     assert named.verify().findings == ()
 
 
