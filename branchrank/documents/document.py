@@ -27,6 +27,7 @@ A reader's flat list of headings and blocks becomes the sections of a document.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -42,6 +43,8 @@ BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
 #: The names of pages that stand for their folder, without suffixes.
 FOLDER_PAGES = ("README", "index", "_index")
+#: The start of an absolute URL, which does not refer to a document.
+ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 #: The suffix of files that contain one BEIR entry each.
 ENTRY_SUFFIX = ".beir"
 

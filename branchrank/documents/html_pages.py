@@ -33,10 +33,10 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from branchrank.core.io.text_files import decoded_always
-from branchrank.documents.document import BlockKind, Findings, Heading, LinkTarget, Reference
+from branchrank.documents.document import ABSOLUTE, BlockKind, Findings, Heading, LinkTarget, Reference
 from branchrank.documents.lines import SharedLines, names_in
 from branchrank.documents.markdown_syntax import HTML_TAG, TagFinder
-from branchrank.documents.markdown_text import ABSOLUTE, WITHIN_WORDS
+from branchrank.documents.markdown_text import WITHIN_WORDS
 from branchrank.documents.reading import Reader
 
 _MARKUP = re.compile(r"<(?:(?P<special>!--|!\[CDATA\[|[!?])|/?(?P<name>[a-z][\w:-]*+))", re.IGNORECASE)

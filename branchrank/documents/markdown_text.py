@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from branchrank.documents.document import LEAVES_OUT_FILES, Findings, LinkTarget, Reference
+from branchrank.documents.document import ABSOLUTE, LEAVES_OUT_FILES, Findings, LinkTarget, Reference
 from branchrank.documents.lines import names_in
 from branchrank.documents.markdown_syntax import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder, markdown_parser
 from branchrank.documents.site_markup import with_plain_destinations
@@ -51,7 +51,6 @@ _ID_ATTRIBUTE = re.compile(r"(?<=[\s{:])#([^\s{}]+)|(?<=[\s{:])id=[\"']?([^\s{}\
 #: Tokens after which an attribute list can follow directly.
 _WITH_ATTRIBUTES = frozenset(("code_inline", "em_close", "image", "link_close", "s_close", "strong_close"))
 _ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
-ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
 def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool, found: Findings) -> str:

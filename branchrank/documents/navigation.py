@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from branchrank.core.io.files import NOT_JSON, digest_bytes, digest_of, read_beneath
 from branchrank.core.io.text_files import decoded
-from branchrank.documents.document import FOLDER_PAGES, Document
+from branchrank.documents.document import ABSOLUTE, FOLDER_PAGES, Document
 from branchrank.documents.reading import document_lines, suffix_of
 
 MAX_BYTES = 2**18
@@ -45,7 +45,6 @@ _LITERAL = re.compile(r"(?:=|\bdefault\b)\s*(?=\{)")
 _JS_TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)|(\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z))|(:)", re.DOTALL
 )
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 #: The depth of a row, and the path or id of its page. A row that is only a title has no page.
 Row = tuple[int, str]
@@ -72,7 +71,7 @@ def with_navigation(root: Path, documents: Sequence[Document]) -> tuple[list[Doc
             while path and path[-1][0] >= depth:
                 path.pop()
             source = _resolved(page, folder, sources)
-            if page and not source and not _URL.match(page):
+            if page and not source and not ABSOLUTE.match(page):
                 missing.append(page)
             if source and source not in order:
                 order[source] = len(order)
@@ -177,7 +176,7 @@ def _rows(entry: Any, depth: int) -> Iterator[Row]:
 def _resolved(page: str, folder: str, sources: set[str]) -> str:
     """Return the document that a path or id refers to, or an empty string."""
     path = unquote(page.partition("#")[0].partition("?")[0])
-    if not page or _URL.match(page) or not path:
+    if not page or ABSOLUTE.match(page) or not path:
         return ""
     wanted = posixpath.normpath(posixpath.join(folder, path.lstrip("/")))
     names = [wanted, *(f"{wanted}{suffix}" for suffix in (".md", ".mdx", ".rst", ".adoc", ".html", ".ipynb"))]

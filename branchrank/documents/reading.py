@@ -79,13 +79,13 @@ class _Builtin(NamedTuple):
 
 #: No file's name is longer, but a link's is as long as a document likes.
 _LONGEST_NAME = 255
-#: Suffixes of files that are templates and assets, not documents, in folders such as ``_static``.
-_PAGES = (".html", ".htm", ".xhtml")
+#: Suffixes of HTML files, which are templates and assets, not documents, in folders such as ``_static``.
+HTML = (".html", ".htm", ".xhtml")
 #: The built-in reader of each suffix. A reader's module is imported on first use.
 BUILTIN_READERS: dict[str, _Builtin] = {
     **dict.fromkeys((".rst", ".rst.inc", ".txt"), _Builtin("rst_scan")),
     **dict.fromkeys((".md", ".mdx"), _Builtin("markdown")),
-    **dict.fromkeys(_PAGES, _Builtin("html_pages", own_text=True)),
+    **dict.fromkeys(HTML, _Builtin("html_pages", own_text=True)),
     **dict.fromkeys((".adoc", ".asciidoc", ".asc"), _Builtin("asciidoc")),
     ".ipynb": _Builtin("notebooks"),
     ".pdf": _Builtin("pdf", package="pypdfium2", extra="pdf", own_text=True),
@@ -138,7 +138,7 @@ def why_unread(source: str) -> str:
     The reason is the command that installs what its reader needs, or the location of the file.
     """
     suffix = suffix_of(source)
-    if suffix in _PAGES and any(folder.startswith("_") for folder in source.split("/")[:-1]):
+    if suffix in HTML and any(folder.startswith("_") for folder in source.split("/")[:-1]):
         return "below a folder whose name starts with _"
     lacking = _missing_extra(suffix)
     return lacking.remedy if lacking else ""

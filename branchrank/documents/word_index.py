@@ -16,13 +16,14 @@ from html import unescape
 import numpy as np
 from numpy.typing import NDArray
 
+from branchrank.documents.reading import HTML
+
 #: The number of words in a run.
 RUN = 3
 #: Letters that are words of their own, because a text in these scripts has no spaces.
 _SINGLE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]+")
 _TAG = re.compile(r"<!--.*?-->|<[a-zA-Z/!?][^<>]*>", re.DOTALL)
-_HTML = (".html", ".htm", ".xhtml")
 #: A tag at the start or the end of a text, of which the rest is cut off.
 _CUT_TAG = re.compile(r"\A[^<>]*>|<[^<>]*\Z")
 _ESCAPE = re.compile(r"\\[nrt\"]")
@@ -62,7 +63,7 @@ class WordIndex:
 
     def without_tags(self, text: str) -> str:
         """Return a text without its HTML tags, or an empty string without tags, or without HTML documents."""
-        if not any(source.lower().endswith(_HTML) for source in self._sources) or not re.search("[<>]", text):
+        if not any(source.lower().endswith(HTML) for source in self._sources) or not re.search("[<>]", text):
             return ""
         return unescape(_TAG.sub(" ", _CUT_TAG.sub(" ", text)))
 
@@ -116,7 +117,7 @@ def _split(text: str) -> list[str]:
 def readable(source: str, lines: Sequence[str]) -> Sequence[str]:
     """Return the lines of a document without HTML tags, and without escapes in notebooks."""
     name = source.lower()
-    if name.endswith(_HTML):
+    if name.endswith(HTML):
         text = _TAG.sub(lambda found: " " + "\n" * found[0].count("\n"), "\n".join(lines))
         return [unescape(line) for line in text.split("\n")]
     if name.endswith(".ipynb"):

@@ -48,13 +48,13 @@ from branchrank.index.embedders import open_embedder
 from branchrank.index.embedders.protocol import EmbedderIdentity, Vectors, check_agreement, unit_rows
 from branchrank.index.generations import CHROMA, CHUNKS, NODES, build_lock
 from branchrank.index.manifest import read_record, write_record
+from branchrank.index.reader import VECTORS
 from branchrank.index.stores.analyzer import embedded_text
 from branchrank.index.stores.vectors import load_vectors, save_vectors
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, read_config
 
 ADOPTED = "adopted"
 RECORD = "adoption.json"
-_VECTORS = "vectors.arrays"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
@@ -142,8 +142,8 @@ def adopt_folder(
     adopted = workspace.data_dir / ADOPTED
     of_vectors: dict[str, Any] = {}
     if vectors is not None:
-        save_vectors(adopted / _VECTORS, vectors[0])
-        of_vectors = {**vectors[1], "vectors_digest": digest_file(adopted / _VECTORS)}
+        save_vectors(adopted / VECTORS, vectors[0])
+        of_vectors = {**vectors[1], "vectors_digest": digest_file(adopted / VECTORS)}
     write_jsonl(adopted / "chunks.jsonl", chunks)
     if of_tree:
         write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
@@ -215,7 +215,7 @@ def adopted_vectors(workspace: WorkspaceFolder, corpus: Corpus, identity: Embedd
         )
     if adoption.embedder != identity or chunks is None or digest_file(chunks) != adoption.chunks_digest:
         return None
-    file = path.with_name(_VECTORS)
+    file = path.with_name(VECTORS)
     if not file.is_file() or digest_file(file) != adoption.vectors_digest:
         raise ArtifactError(f"{file} is missing or damaged", remedy=_again(adoption, workspace))
     return load_vectors(file, adoption.chunks, identity.dimension)

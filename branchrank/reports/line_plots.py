@@ -31,7 +31,7 @@ _FATE_COLORS = {
 }
 _FOUND_COLOR = "#2a9d8f"
 #: The coverages at which every curve has a point with a description, besides its end.
-_TOLD = (0.25, 0.5, 0.75, 1.0)
+SHOWN_COVERAGES = (0.25, 0.5, 0.75, 1.0)
 
 Counts = Sequence[tuple[str, str, int]]
 Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
@@ -47,7 +47,7 @@ def risks(curves: Curves) -> Plot:
             "coverage": coverage,
             "risk": risk,
             "words": f"{name}: {percent(risk)} wrong at {percent(coverage)} coverage",
-            "told": coverage in (*_TOLD, points[-1][0]),
+            "told": coverage in (*SHOWN_COVERAGES, points[-1][0]),
         }
         for name, points in curves
         for coverage, risk in points

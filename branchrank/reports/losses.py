@@ -21,7 +21,6 @@ from branchrank.scoring.measures import mean, named_measure
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
-_SHOWN_COVERAGES = (0.25, 0.5, 0.75, 1.0)
 
 
 _FATES = (f"in the first {DEPTH}", *map(lost_words, LOSSES), "failed")
@@ -165,10 +164,10 @@ def unanswerable(run: RunData) -> ReportSection | None:
                 percent(mean(answered)),
                 number(_mean_of([curve.aurc for curve in curves]), 3),
                 number(_mean_of([curve.excess for curve in curves]), 3),
-                *(percent(_risk_at(curves, coverage)) for coverage in _SHOWN_COVERAGES),
+                *(percent(_risk_at(curves, coverage)) for coverage in line_plots.SHOWN_COVERAGES),
             )
         )
-    risks = (f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES)
+    risks = (f"risk at {100 * coverage:.0f}% coverage" for coverage in line_plots.SHOWN_COVERAGES)
     table = Table(
         caption=f"{counted(without, asked, 'question', 'has', 'have')} no answer in the corpus; "
         f'"answered", "AURC" and "risk" are computed over all {asked}',

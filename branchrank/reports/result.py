@@ -23,15 +23,14 @@ from branchrank.reports.recommendation import is_pilot, recommendation
 from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import flip_rate
 from branchrank.runs.run_data import RunData, with_others
-from branchrank.runs.scores import Estimate
+from branchrank.runs.scores import STRICT_MODES, Estimate
 from branchrank.runs.summary import Column, SummaryRow, columns_of
 from branchrank.runs.words import interval, percent, plural, score
 from branchrank.scoring.matching import SHARES, gold_level, is_judged
-from branchrank.scoring.measures import Mode, NamedMeasure
+from branchrank.scoring.measures import NamedMeasure
 
 #: How the sentences of a report describe each gold level.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
-_AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 #: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
 _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
@@ -292,8 +291,8 @@ def hits(run: RunData) -> list[NamedMeasure]:
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
     """Return the rates of half hits, full hits and (if ``strict``) strict hits in a report, by cutoff."""
     standard = [each for each in run.shown if each in run.standard]
-    found = [each for each in standard if each.is_share and each.mode in _AT_DEPTHS]
-    ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
+    found = [each for each in standard if each.is_share and each.mode in STRICT_MODES]
+    ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, STRICT_MODES.index(each.mode)))
     return [each for each in ordered if strict or each.mode in SHARES]
 
 

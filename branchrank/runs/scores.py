@@ -36,12 +36,12 @@ STANDARD = (
 )
 #: The criteria of ``--mode strict``. A correct hit contains at least one line (``strict``), at least half of
 #: the lines (``half``) or all lines (``full``) of a gold item.
-_STRICT = ("strict", *SHARES)
+STRICT_MODES: tuple[Mode, ...] = ("strict", *SHARES)
 
 
 def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
     """Return the standard measures that ``--mode`` selects."""
-    modes = {"both": (*_STRICT, "relaxed"), "strict": _STRICT}.get(mode, ("relaxed",))
+    modes = {"both": (*STRICT_MODES, "relaxed"), "strict": STRICT_MODES}.get(mode, ("relaxed",))
     return tuple(each for each in map(named_measure, STANDARD) if each.mode in modes)
 
 

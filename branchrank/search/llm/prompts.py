@@ -186,7 +186,7 @@ def _entry(entry: Shown) -> str:
 
 _FENCE = re.compile(r"```[a-zA-Z]*\n?")
 _LONGEST = 200_000
-_DECODER = json.JSONDecoder()
+DECODER = json.JSONDecoder()
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -199,7 +199,7 @@ def read_json(text: str) -> Any:
     text = _FENCE.sub("", text[:_LONGEST])
     for start in sorted(text.find(bracket) for bracket in "{[" if bracket in text):
         try:
-            _, end = _DECODER.raw_decode(text, start)
+            _, end = DECODER.raw_decode(text, start)
             return msgspec.json.decode(text[start:end])
         except (ValueError, RecursionError, msgspec.DecodeError):
             continue
