@@ -119,7 +119,7 @@ def test_a_missing_package_is_reported_before_any_query(
     "words",
     ["show RUN", *(pytest.param(each, marks=pytest.mark.full) for each in ("--help", "show --help", "list"))],
 )
-def test_a_closed_output_pipe_is_not_an_error(made: Path, tmp_path: Path, words: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(project: Path, made: Path, words: str) -> None:
     """``branchrank show RUN | head``: standard output is a pipe that nobody reads."""
     words = words.replace("RUN", str(made))
     reading, writing = os.pipe()
@@ -129,7 +129,7 @@ def test_a_closed_output_pipe_is_not_an_error(made: Path, tmp_path: Path, words:
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=tmp_path,
+        cwd=project,
         timeout=120,
         check=False,
     )
