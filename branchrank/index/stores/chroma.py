@@ -33,6 +33,7 @@ import numpy as np
 
 from branchrank.core.errors import ArtifactError, Remedy, StorageError, UsageError
 from branchrank.core.io import preserved_random_state, temporary_environment
+from branchrank.core.io.keys import bracketed
 from branchrank.core.io.printable import split_url, url_to_show
 from branchrank.core.ranked_lists import RankedList
 from branchrank.index.embedders.protocol import Vectors
@@ -324,7 +325,7 @@ def connect(location: Location) -> Any:
             f"--chroma-url {url_to_show(location)!r} is not the URL of a server",
             remedy=Remedy("use {}", "--chroma-url", "http://HOST:PORT"),
         )
-    base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    base = f"{parts.scheme}://{bracketed(host)}:{port}"
     # Chroma's own client has no time limit, so a server that does not answer is found here.
     send(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
     with temporary_environment(NO_PROXY="*", no_proxy="*"):
