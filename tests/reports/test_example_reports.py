@@ -16,13 +16,10 @@ from branchrank.runs.directory import QUESTIONS, RUN_JSON, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-#: The run whose report is made for every change: it has the fewest systems.
-SMALL = ("sample",)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in SMALL else pytest.mark.full) for name in RUNS]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", RUNS)
 def test_the_report_of_an_example_is_made_from_its_rows(name: str, tmp_path: Path) -> None:
     """Its measurements have their digests in ``run.json``; every number of the report follows from them."""
     run = tmp_path / name

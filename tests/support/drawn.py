@@ -15,7 +15,12 @@ import vl_convert
 
 #: Tests that look at plots.
 LOOKING = (
-    "tests/reports/",
+    "tests/reports/test_example_reports.py",
+    "tests/reports/test_html.py",
+    "tests/reports/test_page_looks.py",
+    "tests/reports/test_plots.py",
+    "tests/reports/test_tampering.py",
+    "tests/reports/test_verify.py",
     "tests/docs/",
     "tests/frontends/test_demo.py",
     "tests/library/",
