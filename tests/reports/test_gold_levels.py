@@ -16,10 +16,10 @@ from branchrank.run import Run
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """40 questions for lines, 20 for a whole file, 4 that nothing answers."""
+    """20 questions for lines, 10 for a whole file, 2 that nothing answers."""
     questions = [
         msgspec.structs.replace(each, gold_level="file") if each.gold and place % 3 == 0 else each
-        for place, each in enumerate(make_questions(60, unanswerable=4))
+        for place, each in enumerate(make_questions(30, unanswerable=2))
     ]
     arms = (Planned("local", 0.6), Planned("poor", 0.3))
     return make_run(tmp_path_factory.mktemp("mixed"), arms, questions)
@@ -31,7 +31,7 @@ def rates(mixed: Run) -> dict[str, str]:
     first = {row.question_id: row.hits[0].gold is not None for row in mixed.rows if row.predictor == "local"}
     files = [first[each.id] for each in mixed.asked if each.gold_level == "file"]
     spans = [first[each.id] for each in mixed.asked if each.gold and each.gold_level == "span"]
-    assert (len(spans), len(files)) == (40, 20)
+    assert (len(spans), len(files)) == (20, 10)
     parts = {"span": spans, "file": files, "both": spans + files}
     return {level: f"{100 * sum(hits) / len(hits):.1f}%" for level, hits in parts.items()}
 
@@ -43,11 +43,11 @@ def test_the_terminal_shows_each_level_before_both(
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines() if line.startswith("local ")]
     assert [line[2:5] for line in lines[:3]] == [
-        ["span", "40", rates["span"]],
-        ["file", "20", rates["file"]],
-        ["both", "60", rates["both"]],
+        ["span", "20", rates["span"]],
+        ["file", "10", rates["file"]],
+        ["both", "30", rates["both"]],
     ]
-    assert "40 for lines and 20 " in out
+    assert "20 for lines and 10 " in out
 
 
 def test_the_report_has_rows_for_each_level(mixed: Run, rates: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ def test_the_report_has_rows_for_each_level(mixed: Run, rates: dict[str, str]) -
         place = rows[0].index("gold")
         found = {row[place]: row for row in rows[2:] if row[0] == "local"}
         assert list(found) == ["span", "file", "both"]
-        assert [row[place + 1] for row in found.values()] == ["40", "20", "60"]
+        assert [row[place + 1] for row in found.values()] == ["20", "10", "30"]
         for level, row in found.items():
             assert row[rows[0].index("strict hit@1")].startswith(rates[level])
     assert text.index(rates["span"]) < text.index(rates["both"])
@@ -68,10 +68,10 @@ def test_the_report_has_rows_for_each_level(mixed: Run, rates: dict[str, str]) -
 def test_summary_csv_has_a_column_for_each_level(mixed: Run, rates: dict[str, str]) -> None:
     frame = mixed.summary.set_index("predictor")
     assert list(frame["gold"]) == ["both", "both"]
-    for level, count in (("span", 40), ("file", 20)):
+    for level, count in (("span", 20), ("file", 10)):
         assert f"{100 * frame.loc['local', f'strict_hit@1_{level}']:.1f}%" == rates[level]
         assert frame.loc["local", f"answerable_questions_{level}"] == count
-    assert frame.loc["local", "span_questions"] == 40
+    assert frame.loc["local", "span_questions"] == 20
     mixed.report()
     assert mixed.verify().findings == ()
 

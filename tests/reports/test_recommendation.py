@@ -166,18 +166,19 @@ def test_the_headline_and_the_commands_name_the_same_questions_that_would_decide
 def test_the_ties_that_are_said_to_show_equivalence_show_it(tmp_path: Path) -> None:
     for family in (1, 3):
         arms = (Planned("local", 0.6), *(Twin(f"new{each}", 0.6, 0) for each in range(family)))
-        few = make_run(tmp_path / f"few{family}", arms, make_questions(12), latency_sample=0)
+        few = make_run(tmp_path / f"few{family}", arms, make_questions(12), latency_sample=0, delta=0.1)
         enough = few.judgment.comparisons[0].enough
         assert enough is not None
         for count, is_equivalent in ((enough[0], True), (enough[0] - 2, False)):
-            run = make_run(tmp_path / f"{family}-{count}", arms, make_questions(count), latency_sample=0)
+            asked = make_questions(count)
+            run = make_run(tmp_path / f"{family}-{count}", arms, asked, latency_sample=0, delta=0.1)
             assert (run.judgment.comparisons[0].verdict == "equivalent within delta") == is_equivalent
 
 
 def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     arms = (Twin("new", 0.6, 0), Planned("local", 0.6))
     assert decision(tmp_path / "few", *arms, baseline="local") == ("open", "local")
-    assert decision(tmp_path / "many", *arms, count=400, baseline="local") == ("settled", "local")
+    assert decision(tmp_path / "many", *arms, delta=0.1, baseline="local") == ("settled", "local")
 
 
 def test_identical_systems_are_said_to_be_identical_without_an_interval(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_the_verdict_has_at_most_30_words(tmp_path: Path) -> None:
         "nothing": [Planned("local", 0.0), Planned("hybrid", 0.0)],
     }
     for number, (name, arms) in enumerate(situations.items()):
-        count, primary = ((40, "relaxed_hit@5"), (80, "strict_MRR@5"))[number % 2]
+        count, primary = ((30, "relaxed_hit@5"), (60, "strict_MRR@5"))[number % 2]
         run = made(tmp_path / name, *arms, count=count, primary=primary)
         found = headline(run, recommended(run))
         words = f"{found.use[0]} {found.evidence[0]}".split()
@@ -236,7 +237,7 @@ def test_a_cheaper_system_is_recommended_only_if_it_loses_less_than_delta(tmp_pa
     text = recommendation_text(run)
     assert "asks makes 1 LLM call (1,050 tokens)" in text
     arms = (Planned("local", 0.6), Twin("asks", 0.6, 0.01, llm="tiny"))
-    settings = {"count": 400, "latency_sample": 4, "delta": 0.1}
+    settings = {"count": 200, "latency_sample": 4, "delta": 0.1}
     assert decision(tmp_path / "many", *arms, **settings) == ("cheaper", "local")
 
 

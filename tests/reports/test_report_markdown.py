@@ -55,8 +55,9 @@ def test_the_same_files_give_the_same_bytes(paired: Run, text: str) -> None:
 def test_with_fewer_than_50_questions_the_heading_says_pilot(tmp_path: Path) -> None:
     small = make_run(tmp_path / "a", questions=make_questions(49), latency_sample=0)
     assert heading(small) == "Pilot: made, 49 questions"
-    assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n")
-    assert "- Warning: This is a pilot" in markdown(report_content(small))
+    written = markdown(report_content(small))
+    assert written.startswith("# Pilot: made, 49 questions\n")
+    assert "- Warning: This is a pilot" in written
     large = make_run(tmp_path / "b", questions=make_questions(50), latency_sample=0)
     assert heading(large) == "made, 50 questions"
     questions = make_questions(49, unanswerable=3)

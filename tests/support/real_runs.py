@@ -17,7 +17,7 @@ from branchrank.questions.question_files import EXAMPLE
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
-PAGES = 6
+PAGES = 3
 MODEL = "scripted"
 CLASS = "support.predictors:FirstPages"
 
@@ -82,5 +82,5 @@ def real_run(folder: Path, **options: Any) -> Iterator[Run]:
                 questions=folder / "questions.jsonl",
                 reports=folder / "reports",
                 settings=settings,
-                **{"latency_sample": 14, "top_k": 5, **options},
+                **{"latency_sample": 8, "top_k": 5, **options},
             )
