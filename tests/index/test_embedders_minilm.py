@@ -51,10 +51,9 @@ def test_a_vector_depends_on_its_text_alone(texts: list[str], random: object) ->
 
 
 def test_the_number_of_threads_changes_no_bit() -> None:
-    texts = [f"{text} {number}" for number in range(2) for text in TEXTS]
-    one = MiniLMEmbedder(threads=1).embed_documents(texts)
-    assert np.array_equal(one, embedder().embed_documents(texts))
-    assert np.array_equal(one[::-1], embedder().embed_documents(texts[::-1]))
+    one = MiniLMEmbedder(threads=1).embed_documents(TEXTS)
+    assert np.array_equal(one, embedder().embed_documents(TEXTS))
+    assert np.array_equal(one[::-1], embedder().embed_documents(TEXTS[::-1]))
 
 
 def test_token_vectors_equal_those_of_sentence_transformers() -> None:
