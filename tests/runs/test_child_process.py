@@ -150,14 +150,14 @@ def test_other_answers_in_the_latency_pass_show_no_latency(
 def test_a_query_has_a_time_limit_and_the_next_one_is_answered(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = ask(project, monkeypatch, "own:Sleeps", latency_sample=0, predictor_timeout=5)
+    done = ask(project, monkeypatch, "own:Sleeps", latency_sample=0, predictor_timeout=2)
     assert done.exit_code == 0
     assert sorted(status for _, status, _ in rows(run_of(project, "own:Sleeps"), "own:Sleeps")) == [
         "failed",
         "ok",
     ]
     assert [row.error for row in run_of(project, "own:Sleeps").rows if row.error] == [
-        "own:Sleeps did not answer within 5 seconds"
+        "own:Sleeps did not answer within 2 seconds"
     ]
 
 

@@ -146,11 +146,11 @@ class Trials:
         self._base = work / "base"
         self._base.mkdir(parents=True)
         make_folder(self._base)
+        replace_drawing()
         for words in scenario.before:
             status, printed = program(words, self._base)
             assert status == 0, printed
         load_modules(self._copy("modules"), self.words)
-        replace_drawing()
         lighten()
         folder, log = self._copy("undisturbed"), work / "operations.log"
         status, printed = program(self.words, folder, log=log, typed=scenario.typed(folder))
