@@ -95,8 +95,17 @@ def test_a_worker_that_does_not_start_holds_up_no_shard(tmp_path: Path) -> None:
         assert waiting == []
 
 
-def test_every_worker_has_the_thread_count_of_the_settings(executor: Executor) -> None:
-    for facts in executor.map(FactsTask(), ["", "torch"]):
+@pytest.mark.parametrize(
+    ("executor", "library"),
+    [
+        ("process", "torch"),
+        ("processes", ""),
+        *(pytest.param(engine, "torch", marks=pytest.mark.full) for engine in ("processes", "ray")),
+    ],
+    indirect=["executor"],
+)
+def test_every_worker_has_the_thread_count_of_the_settings(executor: Executor, library: str) -> None:
+    for facts in executor.map(FactsTask(), ["", library]):
         assert facts["threads"] == 3
         assert facts["torch"] in (0, 3)
         assert executor.in_process or facts["variable"] == "3"

@@ -104,6 +104,9 @@ def test_token_vectors_match_a_reference_forward_pass(checkpoint: Path) -> None:
         assert np.abs(found - reference.query(text)).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    "checkpoint", ["stanford", pytest.param("pylate", marks=pytest.mark.full)], indirect=True
+)
 def test_a_texts_own_vector_is_the_mean_of_its_token_vectors(checkpoint: Path) -> None:
     embedder = ColbertEmbedder(IndexSettings(embedder=str(checkpoint)))
     reference = Reference(checkpoint)

@@ -78,7 +78,7 @@ def test_collections_are_deleted_with_their_generations(
 ) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     names = []
-    for _ in range(4):
+    for _ in range(3):
         with build_index(workspace, force=True) as index:
             names.append(index.report.collection)
     assert {collection.name for collection in client.list_collections()} == set(names[-2:])

@@ -199,12 +199,12 @@ def test_waits_double_while_they_end_before_the_deadline(
 
 def test_a_retry_has_only_the_time_that_is_left(serve: Call) -> None:
     def script(chat: Chat, number: int) -> Action:
-        return scripted.fail(429, retry_after="1.6") if number == 1 else Action(silent_s=20.0)
+        return scripted.fail(429, retry_after="1.2") if number == 1 else Action(silent_s=20.0)
 
-    _, client = serve(script, deadline_s=2.0)
+    _, client = serve(script, deadline_s=1.5)
     found = failure(client)
     assert found.outcome == "timeout"
-    assert 2000 <= found.reply.latency_ms < 3400  # with a new deadline it would be 3.6 s
+    assert 1500 <= found.reply.latency_ms < 2600  # with a new deadline it would be 2.7 s
 
 
 def test_a_failed_call_spent_nothing_that_the_server_did_not_report(serve: Call) -> None:

@@ -168,10 +168,16 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("form", REFUSALS)
-@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    ("status", "form"),
+    [
+        *((400, form) for form in REFUSALS),
+        (422, "pydantic"),
+        *(pytest.param(422, form, marks=pytest.mark.full) for form in ("openai", "words", "text")),
+    ],
+)
 def test_a_refused_parameter_is_renamed_or_left_out_once_and_named_in_the_run(
-    server: ScriptedLLM, project: Path, tmp_path: Path, form: str, status: int
+    server: ScriptedLLM, project: Path, tmp_path: Path, status: int, form: str
 ) -> None:
     accepted = {"model", "messages", "response_format", "max_completion_tokens"}
 

@@ -218,6 +218,11 @@ def test_a_filter_applies_before_the_sparse_ranking(project: Path, make: Make) -
     assert hit["branches"]["qdrant-sparse"]["rank"] == 1
 
 
+@pytest.mark.parametrize(
+    "make",
+    ["server", *(pytest.param(place, marks=pytest.mark.full) for place in ("local mode", "shard"))],
+    indirect=True,
+)
 def test_the_benchmark_searches_it(project: Path, make: Make, tmp_path: Path) -> None:
     flags = make("hybrid")
     words = (
