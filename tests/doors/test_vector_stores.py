@@ -30,8 +30,9 @@ EXACT = ("--vector-store", "exact")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """180 pages and six questions, indexed without a word about the vector store."""
-    project = make_indexed(tmp_path_factory.mktemp("stores"), numbered_pages(), vector_store=None)
+    """Sixty pages and six questions, indexed without a word about the vector store."""
+    pages = dict([*numbered_pages().items()][:60])
+    project = make_indexed(tmp_path_factory.mktemp("stores"), pages, vector_store=None)
     write_lines(project / "data" / "benchmark" / "questions.jsonl", QUESTIONS)
     return project
 

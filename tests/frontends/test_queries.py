@@ -243,7 +243,7 @@ def test_the_prompt_at_a_terminal(project: Path, last: bytes, code: int) -> None
         until(b"> ")
         ended = (0, 0)
         for attempt in range(200):
-            if attempt % 50 == 0:  # a key may be pressed before the interpreter listens to it
+            if attempt % 20 == 3:  # a key may be pressed before the interpreter listens to it
                 os.write(terminal, last)
             time.sleep(0.1)
             ended = os.waitpid(child, os.WNOHANG)
