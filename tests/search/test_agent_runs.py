@@ -19,7 +19,17 @@ import pytest
 from support import agent_policies as policies
 from support import scripted_llm as scripted
 from support.agent_policies import answer, call, question, told, turn
-from support.commands import QUESTIONS, ROOT, benchmark, invoke, json_lines, make_project, program, table
+from support.commands import (
+    QUESTIONS,
+    ROOT,
+    benchmark,
+    invoke,
+    json_lines,
+    make_project,
+    program,
+    table,
+    write_lines,
+)
 from support.doc_blocks import blocks
 from support.front_doors import Http, Library, Mcp
 from support.sample_index import CORPUS
@@ -232,14 +242,15 @@ def test_a_dry_run_is_an_upper_bound(tmp_path: Path, kind: str) -> None:
 
     budget = ("--agent-context-tokens", 3000, "--agent-max-steps", 7, "--llm-completion-tokens", 600)
     data = ("--data-dir", project / "data", "--latency-sample", 0)
-    planned = invoke("benchmark", *data, *arms(NOWHERE), *budget, "--dry-run")
+    asked = ("--questions", write_lines(project / "few.jsonl", QUESTIONS[:3]))
+    planned = invoke("benchmark", *data, *asked, *arms(NOWHERE), *budget, "--dry-run")
     found = re.search(r"at most ([\d,]+) LLM calls and ([\d,]+) tokens", planned.output)
     assert found, planned.output
     calls, tokens = (int(text.replace(",", "")) for text in found.groups())
     with ScriptedLLM(loops) as server:
-        run = benchmark(project, *arms(server.base_url), *budget)
+        run = benchmark(project, *asked, *arms(server.base_url), *budget)
     spent = calls_of(run)
-    assert calls == 7 * len(QUESTIONS)
+    assert calls == 7 * 3
     assert len(spent) < calls if kind == "talks" else len(spent) == calls
     assert not any(each["reported"] for each in spent)
     assert sum(each["prompt_tokens"] + each["completion_tokens"] for each in spent) <= tokens
