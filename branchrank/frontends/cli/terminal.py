@@ -18,16 +18,14 @@ from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from branchrank.core.errors import BranchRankError, Remedy, StorageError, remedy_text
+from branchrank.core.io.printable import Redactor, environment_secrets
 from branchrank.core.io.printable import safe as safe
 from branchrank.core.settings import PARTS, settings_of
-
-if TYPE_CHECKING:
-    from branchrank.core.io.printable import Redactor
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -89,8 +87,6 @@ def show_error(error: BranchRankError, command: click.Command) -> None:
 
 
 def _redactor() -> Redactor:
-    from branchrank.core.io.printable import Redactor, environment_secrets
-
     return Redactor(environment_secrets(os.environ))
 
 
