@@ -240,8 +240,11 @@ def _relative(path: Path, data_dir: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Encode a Python string as a JSON string literal, which is also valid in TOML."""
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    """Encode a path as a JSON string literal, which is also valid in TOML. Raises :class:`UsageError`."""
+    try:
+        return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    except UnicodeEncodeError:
+        raise UsageError(f"the path {text!a} is not UTF-8", remedy="rename the folder") from None
 
 
 def copy_sample(folder: Path, embedder: str) -> None:

@@ -47,10 +47,11 @@ def test_a_corpus_or_workspace_whose_name_is_not_utf8_is_refused(tmp_path: Path)
     named.mkdir()
     (named / "a.md").write_text("# A\n\ntext\n")
     for corpus, data_dir in ((named, tmp_path / "data"), (ROOT / "examples", named / "data")):
-        result = invoke("index", corpus, "--data-dir", data_dir, "--embedder", "fake:64")
-        assert result.exit_code == 2, result.output
-        assert "not UTF-8" in result.stderr
-        assert not (data_dir / "branchrank.toml").exists()
+        for words in (("index", corpus, "--embedder", "fake:64"), ("init", corpus)):
+            result = invoke(*words, "--data-dir", data_dir)
+            assert result.exit_code == 2, result.output
+            assert "not UTF-8" in result.stderr
+            assert not (data_dir / "branchrank.toml").exists()
 
 
 def test_reports_inside_the_corpus_are_not_indexed(project: Path) -> None:

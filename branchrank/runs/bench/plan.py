@@ -411,7 +411,7 @@ def outside_predictor(
     :class:`CommandPredictor`.
     """
     if origin.startswith(TREC):
-        from branchrank.runs.bench.places import TrecPredictor
+        from branchrank.runs.bench.trec_predictor import TrecPredictor
 
         return TrecPredictor(origin.removeprefix(TREC), name, llm)
     if origin.startswith(COMMAND):
