@@ -73,7 +73,12 @@ def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk
 
 def problems_of(source: str, content: bytes, *, target_tokens: int, scan: bool = True) -> list[str]:
     """Everything that is wrong with the reading of one file; ``scan`` looks for every word as well."""
-    document = read_document(source, content)
+    return problems_in(read_document(source, content), content, target_tokens=target_tokens, scan=scan)
+
+
+def problems_in(document: Document, content: bytes, *, target_tokens: int, scan: bool = True) -> list[str]:
+    """Everything that is wrong with a document that was read from ``content``."""
+    source = document.source
     chunks = chunks_of(document, target_tokens)
     problems = broken_invariants(document, content, chunks, target_tokens)
     if len({section.id for section in document.sections}) != len(document.sections):

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
-from documents.invariants import problems_of
+from documents.invariants import problems_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pdfs import Entry, assemble, pdf
@@ -68,8 +68,9 @@ def blocks(document: Document) -> list[tuple[str, str, int, int]]:
 
 
 def read(content: bytes) -> Document:
-    assert problems_of("tea.pdf", content, target_tokens=12, scan=False) == []
-    return read_document("tea.pdf", content)
+    document = read_document("tea.pdf", content)
+    assert problems_in(document, content, target_tokens=12, scan=False) == []
+    return document
 
 
 def test_outline_entries_are_sections_at_the_lines_of_their_titles() -> None:
@@ -184,7 +185,7 @@ def test_a_page_that_never_ends_is_stopped_and_the_pages_before_it_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reader, "CPU_SECONDS", 1)
-    document = read_document("tea.pdf", _laughs())
+    document = read(_laughs())
     assert blocks(document) == [("prose", "Kept", 1, 1)]
     (note,) = document.notes
     assert note.startswith("page 2: ")
@@ -192,7 +193,7 @@ def test_a_page_that_never_ends_is_stopped_and_the_pages_before_it_are_read(
 
 
 def test_thousands_of_pages_are_read() -> None:
-    document = read_document("tea.pdf", pdf([[f"Page about tea {number}"] for number in range(2000)]))
+    document = read(pdf([[f"Page about tea {number}"] for number in range(2000)]))
     assert (document.line_count, document.notes) == (2000, ())
     assert len(document.sections) == 2001
 
