@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from support import draw
+from support import draw, forked
 from support.chromium import Chromium
 from support.drawn import replace_drawing
 from support.lighter import lighten
@@ -113,6 +114,8 @@ def pytest_configure(config: pytest.Config) -> None:
         own = Path(tempfile.mkdtemp(prefix="branchrank-home-"))
         os.environ |= {"HF_HOME": str(own / "hub"), "IR_DATASETS_HOME": str(own / "datasets")}
         config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+    if hasattr(config, "workerinput") and sys.platform == "linux":
+        forked.server()
     memory = Path("/dev/shm")
     if hasattr(config, "workerinput") or config.option.basetemp or not os.access(memory, os.W_OK):
         return

@@ -81,7 +81,7 @@ def run_forked(
     request = json.dumps([list(words), str(cwd), dict(environment)]).encode()
     with answer:
         with theirs:
-            socket.send_fds(_server(), [request], [*files, theirs.fileno()])
+            socket.send_fds(server(), [request], [*files, theirs.fileno()])
         answer.settimeout(timeout)
         pid = int(answer.recv(20))
         answer.sendall(b".")
@@ -96,8 +96,11 @@ def run_forked(
 
 
 @cache
-def _server() -> socket.socket:
-    """A connection to the server that the processes of a test run share; the first of them starts it."""
+def server() -> socket.socket:
+    """A connection to the server that the processes of a test run share; the first of them starts it.
+
+    It loads its modules while these go on.
+    """
     address = f"\0branchrank-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES)
