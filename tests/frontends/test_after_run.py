@@ -22,10 +22,17 @@ from branchrank.run import Run
 from branchrank.runs.directory import find_run
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    arms = [Planned("local", 0.5), Planned("hybrid", 0.55), Planned("grep", 0.5)]
+    return make_run(tmp_path_factory.mktemp("once"), arms)
+
+
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def made(once: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The run as one of a folder that a test may change."""
     monkeypatch.chdir(tmp_path)
-    return make_run(tmp_path, [Planned("local", 0.5), Planned("hybrid", 0.55), Planned("grep", 0.5)])
+    return Run.load(shutil.copytree(once.directory, tmp_path / "reports" / once.directory.name))
 
 
 def test_show_ends_with_the_next_steps_and_the_report(made: Run) -> None:
@@ -184,8 +191,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 EXPERIMENT = 'name = "words"\ndata_dir = "data"\n[systems.bm25]\n'
 
 
-@pytest.mark.parametrize("name", ["PR 12: longer chunks", "<b>größer | `k=10` 茶"])
-@pytest.mark.parametrize("verb", ["benchmark", "run"])
+@pytest.mark.parametrize(
+    ("verb", "name"), [("benchmark", "PR 12: longer chunks"), ("run", "<b>größer | `k=10` 茶")]
+)
 def test_a_run_has_the_name_that_it_was_given(
     project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, name: str
 ) -> None:

@@ -23,10 +23,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("datasets")
     both, more = arms("local", "hybrid"), arms("local", "hybrid", "extra")
     made = {
-        "small": make_run(folder, both, make_questions(40), experiment="small", latency_sample=0),
-        "large": make_run(
-            folder, more, make_questions(120, per_page=2), experiment="large", latency_sample=0
-        ),
+        "small": make_run(folder, both, make_questions(20), experiment="small", latency_sample=0),
+        "large": make_run(folder, more, make_questions(60, per_page=2), experiment="large", latency_sample=0),
     }
     return {name: run.directory for name, run in made.items()}
 
@@ -34,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_rows_are_systems_and_columns_datasets_with_a_macro_average(runs: dict[str, Path]) -> None:
     found = library.compare_datasets(list(runs.values()))
     assert found.datasets == ("small", "large")
-    assert (found.questions, found.pages) == ((40, 120), (40, 60))
+    assert (found.questions, found.pages) == ((20, 60), (20, 30))
     assert [row.name for row in found.systems] == ["local", "hybrid"]
     small, large = (Run.load(path).summary.set_index("predictor")["strict_hit@1"] for path in runs.values())
     for row in found.systems:

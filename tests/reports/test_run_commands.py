@@ -143,8 +143,9 @@ def test_the_gate_has_one_baseline(runs: dict[str, Path], words: str, code: int)
 
 
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
-    old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), latency_sample=0)
-    new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), latency_sample=0)
+    asked = make_questions(30)
+    old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), asked, latency_sample=0)
+    new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), asked, latency_sample=0)
     result = invoke("gate", new.directory, "--baseline", old.directory)
     assert result.exit_code == 1
     assert result.output.splitlines()[0].startswith("pass: local")
@@ -153,7 +154,7 @@ def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
 
 def test_names_in_the_files_of_the_gate_are_escaped(tmp_path: Path) -> None:
     name = 'a<b>|"c"\x1b'
-    made = make_run(tmp_path, (Planned(name, 0.9),), latency_sample=0)
+    made = make_run(tmp_path, (Planned(name, 0.9),), make_questions(5), latency_sample=0)
     files = ("--junit", tmp_path / "x", "--summary", tmp_path / "m")
     invoke("gate", made.directory, "--baseline", made.directory, *files)
     [case] = ElementTree.parse(tmp_path / "x").getroot().iter("testcase")
@@ -173,8 +174,9 @@ def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
 
 
 def test_compare_lists_other_changes(tmp_path: Path) -> None:
-    a = make_run(tmp_path / "a", latency_sample=0, trace_depth=5)
-    b = make_run(tmp_path / "b", latency_sample=0, trace_depth=6)
+    asked = make_questions(5)
+    a = make_run(tmp_path / "a", questions=asked, latency_sample=0, trace_depth=5)
+    b = make_run(tmp_path / "b", questions=asked, latency_sample=0, trace_depth=6)
     result = invoke("compare", a.directory, b.directory)
     assert "changed: benchmark.trace_depth: 5 -> 6" in result.output
 
@@ -188,8 +190,9 @@ def test_compare_lists_what_changed_in_a_system_of_an_experiment(tmp_path: Path)
             mine = tuple(msgspec.structs.replace(each, system=system) for each in run.predictors)
             return msgspec.structs.replace(run, predictors=mine)
 
-        arms = [Planned("mine", 0.5)]
-        runs.append(make_run(tmp_path / fuse.method, arms, latency_sample=0, change=change).directory)
+        arms, asked = [Planned("mine", 0.5)], make_questions(5)
+        made = make_run(tmp_path / fuse.method, arms, asked, latency_sample=0, change=change)
+        runs.append(made.directory)
     changed = [line for line in invoke("compare", *runs).output.splitlines() if "changed" in line]
     assert changed == ["changed: mine.fuse.method: rrf -> score"]
 
@@ -357,7 +360,7 @@ def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str,
     ],
 )
 def test_a_run_with_endless_work_is_refused(tmp_path: Path, settings: dict[str, Any], says: str) -> None:
-    run = make_run(tmp_path).directory
+    run = make_run(tmp_path, questions=make_questions(5), latency_sample=0).directory
     record = json.loads((run / "run.json").read_text())
     record["settings"]["benchmark"] |= settings
     (run / "run.json").write_text(json.dumps(record))

@@ -13,13 +13,13 @@ from branchrank.questions.question_files import load_questions, write_questions
 
 #: The writers, and how many writes each of them makes in the short and in the long form.
 WRITERS = {
-    "add": (15, 3_000),
-    "label": (15, 6_600),
-    "view": (5, 200),
-    "view2": (5, 200),
+    "add": (8, 3_000),
+    "label": (8, 6_600),
+    "view": (3, 200),
+    "view2": (3, 200),
     "added_by_command": (2, 30),
     "labeled_by_command": (2, 30),
-    "reanchored": (8, 100),
+    "reanchored": (4, 100),
 }
 FILES = {"branchrank.toml", "questions.jsonl"}
 
