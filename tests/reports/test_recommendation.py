@@ -44,25 +44,25 @@ class Twin(Planned):
         return msgspec.structs.replace(found, calls=calls, hits=found.hits[: self.kept])
 
 
-def decision(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> tuple[str, str]:
+def decision(folder: Path, *arms: Planned, count: int = 60, **settings: object) -> tuple[str, str]:
     """What a run of these systems recommends: the kind, and the system."""
     found = recommended(made(folder, *arms, count=count, **settings))
     return found.kind, found.system
 
 
-def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> Run:
+def made(folder: Path, *arms: Planned, count: int = 60, **settings: object) -> Run:
     settings.setdefault("latency_sample", 0)
     return make_run(folder, arms, make_questions(count, per_page=2), **settings)
 
 
-def hits(name: str, share: float, count: int = 100) -> int:
+def hits(name: str, share: float, count: int = 60) -> int:
     return sum(luck(name, f"q{number:04}", 0) < share for number in range(count))
 
 
 def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
     run = made(tmp_path, Planned("local", 0.6))
     assert recommended(run) == Recommendation(kind="alone", system="local")
-    assert f" {hits('local', 0.6)} of 100 questions (95% interval " in recommendation_text(run)
+    assert f" {hits('local', 0.6)} of 60 questions (95% interval " in recommendation_text(run)
 
 
 def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> No
         kind="better", system="good", rivals=(comparison,), closest=comparison
     )
     text = recommendation_text(run)
-    assert f" {hits('good', 0.9)} of 100 questions, " in text
+    assert f" {hits('good', 0.9)} of 60 questions, " in text
     assert f"(+{100 * comparison.difference:.1f} points, 95% interval: +" in text
 
 
@@ -132,7 +132,7 @@ def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
 
 def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
     run = made(
-        tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02), *(Planned(each, 0.1) for each in "abc")
+        tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.03), *(Planned(each, 0.1) for each in "abc")
     )
     text = recommendation_text(run)
     found = recommended(run)

@@ -192,11 +192,12 @@ def test_slices_are_made_by_kind_and_by_gold_position(paired: Run, text: str) ->
 
 def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.6),), make_questions(40, unanswerable=10), latency_sample=0)
-    [row] = table(markdown(report_content(made)), "10 of 50 questions have no answer in the corpus")
+    report = report_content(made)
+    [row] = table(markdown(report), "10 of 50 questions have no answer in the corpus")
     assert row["unanswerable with hits"] == "10"
     right = made.scores.average("local", named_measure("strict_hit@1")) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
-    [section] = [each for each in report_content(made).sections if each.title == "Unanswerable questions"]
+    [section] = [each for each in report.sections if each.title == "Unanswerable questions"]
     [plot] = [block for block in section.blocks if isinstance(block, Plot)]
     points = plot.spec["data"]["values"]
     assert {point["predictor"] for point in points} == {"local"}
@@ -259,12 +260,13 @@ def test_text_is_escaped(nasty: str) -> None:
 
 
 def test_the_command_is_quoted_completely(tmp_path: Path) -> None:
-    made = make_run(tmp_path, command="branchrank benchmark --x '```'", latency_sample=0)
+    command = "branchrank benchmark --x '```'"
+    made = make_run(tmp_path, questions=make_questions(3), command=command, latency_sample=0)
     assert "````\nbranchrank benchmark --x '```'\n````" in markdown(report_content(made))
 
 
 def test_a_run_without_wording_gives_reports_without_wording_or_text(tmp_path: Path) -> None:
-    made = make_run(tmp_path, latency_sample=0, question_text="hash")
+    made = make_run(tmp_path, questions=make_questions(10), latency_sample=0, question_text="hash")
     for path in write_report(made):
         assert "kettle" not in path.read_text(encoding="utf-8")
     assert verify(made.directory).findings == ()
