@@ -20,7 +20,6 @@ LOOKING = (
     "tests/reports/test_page_looks.py",
     "tests/reports/test_plots.py",
     "tests/reports/test_tampering.py",
-    "tests/reports/test_verify.py",
     "tests/docs/",
     "tests/frontends/test_demo.py",
     "tests/library/",
