@@ -52,7 +52,6 @@ WITH_TORCH = (
     "index/test_nomic_bert.py",
     "search/test_rerank_cross_encoder.py",
     "core/test_executors.py",
-    "documents/test_chunkers.py",
     "runs/test_adapters.py",
     "runs/test_outside_systems.py",
     "runs/test_pyterrier_frames.py",
