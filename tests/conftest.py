@@ -34,15 +34,15 @@ EXAMPLES, FULL_EXAMPLES = 20, 150
 ROOM = 6 << 30
 #: The slowest files, which several processes start first, so that at the end no process works alone.
 SLOWEST = (
+    "view/",
+    "runs/test_agent_commands.py",
     "docs/test_commands.py",
-    "faults/",
-    "doors/",
-    "search/test_whole_run.py",
-    "frontends/test_sample.py",
-    "frontends/test_garbage.py",
-    "damaged_files/",
-    "test_library_citizen.py",
     "reports/",
+    "frontends/test_tui.py",
+    "search/test_real_server.py",
+    "doors/",
+    "faults/",
+    "damaged_files/",
 )
 #: Files that import PyTorch, which takes fifteen seconds: one process runs them all, from the start.
 WITH_TORCH = (
