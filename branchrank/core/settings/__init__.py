@@ -42,6 +42,7 @@ from branchrank.core.settings.systems import ALIASES as ALIASES
 from branchrank.core.settings.systems import DISTANCE_THRESHOLD as DISTANCE_THRESHOLD
 from branchrank.core.settings.systems import SYSTEM_PARTS as SYSTEM_PARTS
 from branchrank.core.settings.systems import AgentSettings as AgentSettings
+from branchrank.core.settings.systems import GrepRanking as GrepRanking
 from branchrank.core.settings.systems import GrepSettings as GrepSettings
 from branchrank.core.settings.systems import HybridSettings as HybridSettings
 from branchrank.core.settings.systems import LateInteractionSettings as LateInteractionSettings

@@ -87,6 +87,8 @@ AGENTS = System(
 )
 BM25 = System(name="bm25", branches=(Branch(kind="bm25", top_n=80),))
 DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
+#: The order of the passages of grep; ``none`` is another name for ``order``.
+GrepRanking = Literal["order", "bm25", "raw", "none"]
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
@@ -219,7 +221,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
     """
 
     context_lines: Annotated[int, Meta(ge=0, le=100)] = 10
-    ranking: Literal["order", "bm25", "raw", "none"] = "order"
+    ranking: GrepRanking = "order"
 
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from branchrank.core.settings import AnchoringSettings, BenchmarkSettings
 from branchrank.core.spec import System
 from branchrank.documents.loading import corpus_lines
 from branchrank.index.generations import CHUNKS
-from branchrank.index.index_build import build_index
 from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.stores.vectors import recall_against_exact
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -140,7 +138,12 @@ def open_plan(
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in plan.searched:
             workspace = plan.workspace(name, notify)
-            rebuild = partial(build_index, workspace, progress=progress)
+
+            def rebuild(workspace: WorkspaceFolder = workspace) -> Index:
+                from branchrank.index.index_build import build_index
+
+                return build_index(workspace, progress=progress)
+
             index = open_or_build(workspace, rebuild) if build else open_index(workspace)
             chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
             if chooses and index.token_vectors is None:

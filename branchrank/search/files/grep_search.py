@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 
 from branchrank.core.letters import EDGE, MARK, START, UNSPACED_RUN, folded, pairs_of, visible
 from branchrank.core.records import Record, Span
+from branchrank.core.settings import GrepRanking
 from branchrank.documents.reading import document_lines
 from branchrank.index.stores.analyzer import QUESTION_WORDS
 from branchrank.search.files.ripgrep import DEADLINE_S, MatchedLine, Matches, search_files
@@ -78,8 +79,6 @@ _CHARACTERS = (
 #: A pattern for the lines that ripgrep can't compare with a term.
 _UNFOLDED = rf"(?-i:[{_CHARACTERS}])|{_REFERENCES.pattern}"
 
-#: The order of passages; ``none`` is another name for ``order``, the default.
-Ranking = Literal["order", "bm25", "raw", "none"]
 Scores = NDArray[np.float64]
 
 
@@ -219,7 +218,7 @@ class Grep:
         self,
         query: str,
         *,
-        ranking: Ranking = "order",
+        ranking: GrepRanking = "order",
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
         passage_lines: int = PASSAGE_LINES,

@@ -29,9 +29,9 @@ import msgspec
 
 from branchrank.core.errors import at_least_one, check_choice
 from branchrank.core.records import Hit, Record, Retrieval, Span
-from branchrank.core.settings import GrepSettings
+from branchrank.core.settings import GrepRanking, GrepSettings
 from branchrank.core.spec import Branch, Fuse, System, Unit
-from branchrank.search.files.grep_search import Ranking, marked_lines
+from branchrank.search.files.grep_search import marked_lines
 from branchrank.search.files.read_file import FileReader, FileRefused
 from branchrank.search.systems.builtin import grep
 from branchrank.search.systems.engine import Engine
@@ -140,7 +140,7 @@ class SearchTools:
         return made
 
     def grep_search(
-        self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
+        self, query: str, *, ranking: GrepRanking | None = None, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
         """Return passages that contain words from the query.
 
@@ -168,7 +168,7 @@ class SearchTools:
         semantic_query: str,
         exact_keywords: str = "",
         *,
-        ranking: Ranking | None = None,
+        ranking: GrepRanking | None = None,
         limit: int = TOP,
         filters: Filters = (),
     ) -> ToolAnswer:
@@ -323,14 +323,14 @@ def _alone(name: str, branch: Branch) -> System:
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 
-def _with_ranking(system: System, ranking: Ranking | None) -> System:
+def _with_ranking(system: System, ranking: GrepRanking | None) -> System:
     """Return the system with ``ranking`` set in its ``grep`` branches.
 
     If ``ranking`` is ``None``, the system is returned unchanged.
     """
     if ranking is None:
         return system
-    check_choice("ranking", ranking, get_args(Ranking))
+    check_choice("ranking", ranking, get_args(GrepRanking))
     branches = tuple(
         msgspec.structs.replace(branch, options={**branch.options, "ranking": ranking})
         if branch.kind == "grep"

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from branchrank.core.errors import InputError, UsageError, check_choice
 from branchrank.core.records import LineNumber, Record, Span
-from branchrank.search.files.grep_search import Ranking
+from branchrank.core.settings import GrepRanking
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.query import read_filters
@@ -92,7 +92,7 @@ class GrepArguments(SearchArguments, frozen=True, kw_only=True):
     """
 
     method = "grep_search"
-    ranking: Ranking | None = None
+    ranking: GrepRanking | None = None
 
 
 class VectorArguments(SearchArguments, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class HybridArguments(ToolArguments, frozen=True, kw_only=True):
     method = "hybrid_search"
     semantic_query: QueryText
     exact_keywords: Annotated[str, Meta(max_length=10_240)] = ""
-    ranking: Ranking | None = None
+    ranking: GrepRanking | None = None
     limit: Limit = 10
     filters: FilterTexts = ()
 

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, get_args
 
 from branchrank.core.ranked_lists import RankedList
 from branchrank.core.records import Chunk, Scored
-from branchrank.core.settings import BenchmarkSettings, GrepSettings
+from branchrank.core.settings import BenchmarkSettings, GrepRanking, GrepSettings
 from branchrank.core.spec import Branch
 from branchrank.documents.reading import TEXTS
 from branchrank.index.reader import Index
 from branchrank.index.stores.analyzer import stop_words
 from branchrank.index.stores.vectors import squared_distance
-from branchrank.search.files.grep_search import PASSAGE_LINES, Grep, GrepPassage, GrepResult, Ranking
 from branchrank.search.systems.branches import BranchKind, BranchResult, Lookup, Opening, Scores, Search
 from branchrank.search.systems.system_checks import depth
 
 if TYPE_CHECKING:
     from branchrank.index.stores.sqlite_fts5 import Fts5Table
+    from branchrank.search.files.grep_search import GrepPassage, GrepResult
 
-RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
+RANKINGS: tuple[GrepRanking, ...] = get_args(GrepRanking)
 
 
 class DenseKind(BranchKind):
@@ -183,6 +183,8 @@ class GrepKind(BranchKind):
 
     def open(self, opening: Opening) -> Search:
         """Return the function that searches the files of the index."""
+        from branchrank.search.files.grep_search import PASSAGE_LINES, Grep
+
         settings = opening.settings.part(GrepSettings)
         index = opening.index
         grep = Grep(
