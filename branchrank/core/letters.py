@@ -23,7 +23,7 @@ MARK = r"[\p{Mn}\p{Mc}]"
 START = rf"[[\p{{L}}\p{{N}}_]--{UNSPACED}]"
 RUN = rf"{START}[[\p{{L}}\p{{N}}\p{{Mn}}\p{{Mc}}_]--{UNSPACED}]*+"
 #: A run of letters of scripts without spaces.
-UNSPACED_RUN = rf"(?:{UNSPACED}{MARK}*+)++"
+UNSPACED_RUN = rf"{UNSPACED}[{UNSPACED}{MARK}]*+"
 #: A place that is not inside a word. In a script without spaces, each place is one.
 EDGE = rf"(?:(?<!{START}{MARK}*)|(?!{START}|{MARK}))"
 

@@ -27,7 +27,7 @@ from branchrank.core.io.files import (
 )
 from branchrank.core.io.printable import safe
 from branchrank.core.records import Count, Record
-from branchrank.core.settings import DEFAULT_REPORTS, DEMO_FOLDER
+from branchrank.core.settings import DEFAULT_REPORTS, DEMO_FOLDER, BenchmarkSettings, Bm25Settings
 from branchrank.core.spec import System
 from branchrank.index.embedders.protocol import EmbedderIdentity
 from branchrank.index.manifest import DistanceCalibration
@@ -350,6 +350,8 @@ def read_run(directory: Path) -> RunRecord:
     try:
         content = read_beneath(directory, RUN_JSON, MOST_BYTES)
         run = msgspec.json.decode(content, type=RunRecord)
+        for part in (BenchmarkSettings, Bm25Settings):
+            msgspec.convert(run.settings.get(part.section, {}), part)
         read_filters(run.filters)
         return run
     except UsageError as error:

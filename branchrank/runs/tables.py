@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from branchrank.core.io.files import write_text
+from branchrank.core.io.files import write_jsonl, write_text
 from branchrank.core.io.table import table_csv
 from branchrank.core.records import LLMCall, Question
-from branchrank.questions.question_files import HASHED, write_questions
+from branchrank.questions.question_files import HASHED, question_line
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
@@ -78,7 +78,7 @@ def write_tables(run: RunData, into: Path | None = None) -> None:
         (names.CALLS_CSV, calls_sheet(run.ledger)),
     ):
         write_text(directory / name, (BOM if name == names.QUESTIONS_CSV else "") + sheet.csv)
-    write_questions(directory / names.HARD_SET, run.hard_set)
+    write_jsonl(directory / names.HARD_SET, map(question_line, run.hard_set))  # replaces a link
 
 
 def _sheet(rows: Iterable[Mapping[str, object]]) -> Sheet:

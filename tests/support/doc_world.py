@@ -91,6 +91,7 @@ def make_world(folder: Path) -> Path:
     write_file(checkout / "experiment.toml", block("docs/experiments.md", "toml"))
     write_file(checkout / "scifact.toml", block("docs/exchange.md", "toml"))
     write_file(checkout / "prices.toml", block("docs/llm.md", "toml"))
+    write_file(checkout / "searches.csv", "query,count,url\nwhich days carry over,9,leave/holidays.md\n")
     write_labels(checkout)
     write_trec(checkout)
     write_beir(checkout / "scifact")

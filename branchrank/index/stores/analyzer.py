@@ -50,7 +50,9 @@ _WORD = regex.compile(rf"{UNSPACED_RUN}|{RUN}(?:[.'’]{RUN})*+", regex.V1)
 _NOT_SIMPLE = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\U0010ffff]")
 _POSSESSIVE = re.compile(r"['’][sS]$")
 _APOSTROPHE = frozenset("'’")
-_PART = regex.compile(r"(?:\p{L}[\p{Mn}\p{Mc}]*+)++|\d++")
+_PART = regex.compile(r"\p{L}[\p{L}\p{Mn}\p{Mc}]*+|\d++")
+#: Longer words, such as encoded data, are not split.
+_LONGEST_SPLIT = 1_000
 # Splits ``fooBar`` into ``foo Bar``, and ``HTTPServer`` into ``HTTP Server``.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -159,7 +161,7 @@ def _forms(word: str, split_identifiers: bool) -> list[str]:
     """Return the folded word and, if identifiers are split, its distinct parts of two or more characters."""
     word = _POSSESSIVE.sub("", word)
     forms = [folded(word)]
-    if split_identifiers and _APOSTROPHE.isdisjoint(word):
+    if split_identifiers and len(word) <= _LONGEST_SPLIT and _APOSTROPHE.isdisjoint(word):
         parts = (folded(part) for run in _PART.findall(word) for part in _HUMP.split(run))
         forms += [part for part in parts if len(part) > 1]
     return list(dict.fromkeys(forms))
