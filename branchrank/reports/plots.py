@@ -286,6 +286,7 @@ def tokens(spent: Sequence[tuple[str, float, Estimate]], measure: str) -> Plot:
         "tokens:Q",
         title="LLM tokens per question",
         scale=altair.Scale(domain=[least, most], nice=False),
+        axis=altair.Axis(tickCount=4),
     )
     up = measured("quality", measure, [0, 1])
     base = altair.Chart(altair.Data(values=rows))
