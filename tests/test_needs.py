@@ -48,6 +48,8 @@ def test_without_a_program_the_tests_that_start_it_are_skipped(tmp_path: Path, p
         "no:cacheprovider",
         f"--junitxml={report}",
         f"--basetemp={tmp_path / 'base'}",
+        "-m",
+        "full or not full",
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(f"tests/{name}" for name in USERS[program])],
