@@ -33,11 +33,12 @@ redis_url = "{redis}"
 
 
 class World(NamedTuple):
-    """A project, and the two servers that it asks."""
+    """A project, the two servers that it asks, and whether its caches are in Redis."""
 
     project: Path
     ollama: EmbeddingServer
     llm: ScriptedLLM
+    redis: bool
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +54,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         llm = opened.enter_context(ScriptedLLM(scripted.first_shown))
         config = CONFIG.format(llm=llm.base_url, redis=url)
         index = {"embedder": "ollama:nomic-embed-text", "embedding_url": ollama.url}
-        yield World(make_indexed(folder / "project", config=config, **index), ollama, llm)
-        cache = folder / "project" / "data" / "hybrid" / "cache"
-        assert (cache / "decisions.sqlite").exists() is (not url)
+        yield World(make_indexed(folder / "project", config=config, **index), ollama, llm, bool(url))
 
 
 def retrieve(world: World, query: str) -> None:
@@ -138,3 +137,6 @@ def test_a_repeated_query_uses_the_caches(
         texts = world.ollama.inputs()[embedded:]
         asked.append((texts, len(world.ollama.requests) - sent > 0, len(world.llm.requests) - before))
     assert asked == [([f"search_query: {query}"], True, int(asks_llm)), ([], False, 0)]
+    if asks_llm or world.redis:
+        decisions = world.project / "data" / "hybrid" / "cache" / "decisions.sqlite"
+        assert decisions.exists() is not world.redis
