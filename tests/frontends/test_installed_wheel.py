@@ -30,11 +30,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(folder: Path) -> Path:
+def python(folder: Path) -> Path:
+    """The interpreter of a new environment, which has pip if there is no uv."""
+    make = [UV, "venv", "--quiet", "--python", sys.executable] if UV else [sys.executable, "-m", "venv"]
+    subprocess.run([*make, folder / "venv"], check=True)
+    return folder / "venv" / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def wheel(folder: Path, python: Path) -> Path:
     """Built from a copy of what git tracks, so that no file of the checkout gets into it by chance."""
     source = folder / "source"
     subprocess.run([need("git"), "clone", "--quiet", ROOT, source], check=True)
-    with_pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
+    with_pip = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
     words = [UV, "build", "--quiet", "--wheel", "--out-dir", folder, source] if UV else with_pip
     subprocess.run(words, check=True)
     (made,) = folder.glob("branchrank-*.whl")
@@ -42,11 +50,8 @@ def wheel(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def branchrank(folder: Path, wheel: Path) -> Callable[..., Ran]:
+def branchrank(folder: Path, wheel: Path, python: Path) -> Callable[..., Ran]:
     """The installed command in ``folder/here``, with a home of its own."""
-    make = [UV, "venv", "--quiet", "--python", sys.executable] if UV else [sys.executable, "-m", "venv"]
-    subprocess.run([*make, folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
     pip = [UV, "pip", "install", "--python", python] if UV else [python, "-m", "pip", "install"]
     subprocess.run([*pip, "--quiet", "-c", ROOT / "constraints.txt", wheel], check=True)
     (folder / "here").mkdir()
