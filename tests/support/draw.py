@@ -13,7 +13,7 @@ from typing import TypeVar
 
 VARIABLE = "BRANCHRANK_TEST_DRAW"
 #: One of so many trials is drawn.
-SHARE = 24
+SHARE = 40
 #: The seed of the whole campaigns.
 SEED = 42
 
