@@ -133,7 +133,7 @@ def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path, part: int) 
     ]
     record("damaged files of Chroma", len(trials), faults, started, part)
     assert not faults, faults[:5]
-    assert len(trials) > draw.number(150) // 2
+    assert len(trials) >= draw.number(150) // 2
 
 
 @pytest.mark.campaign
