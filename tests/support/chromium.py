@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -45,6 +46,14 @@ def looks(*pages: str, full: tuple[str, ...] = ()) -> list[Any]:
         for number, page in enumerate((*pages, *full))
         for place, look in enumerate(LOOKS)
     ]
+
+
+#: What the browser answers when the page of a script went away before its end.
+LEFT = ("navigated or closed", "context was destroyed", "Cannot find")
+
+
+class PageLeft(Exception):
+    """Another page took the place of the one that ran a script."""
 
 
 class Chromium:
@@ -103,6 +112,9 @@ class Chromium:
         while True:
             answer = self._receive()
             if answer.get("id") == number:
+                error = answer.get("error", {}).get("message", "")
+                if any(left in error for left in LEFT):
+                    raise PageLeft(error)
                 assert "error" not in answer, answer
                 return answer["result"]
 
@@ -140,10 +152,12 @@ class Chromium:
     def wait(self, condition: str, seconds: float = 20.0) -> None:
         """Wait until an expression in the page is true."""
         end = time.monotonic() + seconds
-        # While another page loads, its elements do not exist yet.
-        while not self.run(
-            f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
-        ):
+        # While another page loads, its elements do not exist yet, and the page that asks may go away.
+        script = f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        while True:
+            with contextlib.suppress(PageLeft):
+                if self.run(script):
+                    return
             assert time.monotonic() < end, f"never true: {condition}; {self.console}"
             time.sleep(0.02)
 
