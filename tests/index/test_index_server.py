@@ -14,8 +14,9 @@ import pytest
 from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 from support.artifacts import LOADED, Planted
-from support.chroma_process import chroma_server, free_port
+from support.chroma_process import chroma_server
 from support.commands import ROOT, invoke, program
+from support.ports import free_port
 from support.small_corpus import PAGES, small_workspace
 from support.worlds import write_pages
 

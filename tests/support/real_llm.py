@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -32,9 +31,10 @@ def model_file() -> Path | None:
 @contextlib.contextmanager
 def real_llm() -> Iterator[str]:
     """Serve in a process of its own; yields the base URL once the model is loaded."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    # Not at the top, as this file is a script too.
+    from support.ports import free_port
+
+    port = free_port()
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, __file__, str(port)],

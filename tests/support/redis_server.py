@@ -9,15 +9,14 @@ import time
 from pathlib import Path
 
 from support.needs import need
+from support.ports import free_port
 
 
 class RedisServer:
     """A redis-server of our own on a loopback port."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
         self.process = subprocess.Popen(

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
+from support.ports import free_port
 
 from branchrank.search.llm.client import CHECK
 
@@ -122,9 +123,6 @@ def first_shown(chat: Chat, number: int) -> Action:
 class ScriptedLLM:
     """Serves ``script`` on a free port until closed; ``base_url`` is the OpenAI base URL."""
 
-    #: A second server gets another port, because replies are cached by address.
-    _used_ports: ClassVar[set[int]] = set()
-
     def __init__(self, script: Script, models: tuple[str, ...] = ("scripted",)) -> None:
         self.script = script
         self.models = models
@@ -188,12 +186,8 @@ class ScriptedLLM:
             def handle_error(self, *_: object) -> None:
                 """A client that hangs up is part of the script."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
-        while self._server.server_port in self._used_ports:
-            self._server.server_close()
-            self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", free_port()), Handler)
         self.port = self._server.server_port
-        self._used_ports.add(self.port)
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
