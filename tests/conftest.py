@@ -125,7 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the seed of the draw, and what to install for tests that were skipped because it is missing."""
-    if (seed := draw.drawn_with()) is not None:
+    if (seed := draw.DRAWN_WITH) is not None:
         terminalreporter.write_line(f"campaigns: drawn with the seed {seed} (make test-full SEED={seed})")
     if lines := missing(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_sep("-", "skipped: not installed")

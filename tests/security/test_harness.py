@@ -23,15 +23,15 @@ def test_files_of_one_part_are_summed(tmp_path: Path) -> None:
 def test_a_seed_draws_a_share_of_the_trials_and_records_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(draw.VARIABLE, raising=False)
+    monkeypatch.setattr(draw, "DRAWN_WITH", None)
     assert draw.some(range(81)) == list(range(81))
     monkeypatch.setattr(harness, "FOUND", tmp_path)
     harness.record("whole", harness.Part(part="fuzzing", trials=81))
-    monkeypatch.setenv(draw.VARIABLE, "7")
+    monkeypatch.setattr(draw, "DRAWN_WITH", 7)
     drawn = draw.some(range(81))
     assert (len(drawn), draw.number(81), draw.seed()) == (3, 3, 7)
     assert drawn == sorted(set(drawn)) == draw.some(range(81))
     harness.record("drawn", harness.Part(part="fuzzing", trials=11))
     assert [path.name for path in tmp_path.iterdir()] == ["whole.json"]
-    monkeypatch.setenv(draw.VARIABLE, "8")
+    monkeypatch.setattr(draw, "DRAWN_WITH", 8)
     assert draw.some(range(81)) != drawn

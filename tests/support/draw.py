@@ -17,30 +17,26 @@ SHARE = 40
 #: The seed of the whole campaigns.
 SEED = 42
 
+#: The seed of the draw; ``None`` where campaigns are whole. Read once, as tests change the environment.
+DRAWN_WITH = int(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+
 Trial = TypeVar("Trial")
-
-
-def drawn_with() -> int | None:
-    """The seed of the draw; ``None`` where campaigns are whole."""
-    given = os.environ.get(VARIABLE)
-    return int(given) if given else None
 
 
 def seed() -> int:
     """The seed for what a campaign draws by itself."""
-    draw = drawn_with()
-    return SEED if draw is None else draw
+    return SEED if DRAWN_WITH is None else DRAWN_WITH
 
 
 def number(trials: int) -> int:
     """How many of a campaign's trials are made."""
-    return trials if drawn_with() is None else -(-trials // SHARE)
+    return trials if DRAWN_WITH is None else -(-trials // SHARE)
 
 
 def some(trials: Iterable[Trial]) -> list[Trial]:
     """The drawn trials in their order, or all."""
     every = list(trials)
-    if (draw := drawn_with()) is None:
+    if DRAWN_WITH is None:
         return every
-    places = Random(draw).sample(range(len(every)), number(len(every)))
+    places = Random(DRAWN_WITH).sample(range(len(every)), number(len(every)))
     return [every[place] for place in sorted(places)]

@@ -50,7 +50,7 @@ class Part:
 
 def record(name: str, part: Part) -> None:
     """Write ``build/harness/NAME.json``, if the campaign is whole."""
-    if draw.drawn_with() is not None:
+    if draw.DRAWN_WITH is not None:
         return
     FOUND.mkdir(parents=True, exist_ok=True)
     (FOUND / f"{name}.json").write_text(json.dumps(asdict(part)) + "\n", encoding="utf-8")
