@@ -199,6 +199,7 @@ def test_an_object_stays_in_the_process(project: Path, monkeypatch: pytest.Monke
 
 def test_changed_code_is_another_plan(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(project)
     digests = []
     for text in ("", "# changed\n"):
         (project / "changing.py").write_text(CLASSES + text)

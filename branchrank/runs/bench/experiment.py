@@ -152,14 +152,7 @@ def plan_from_experiment(
     and the plan can only be estimated. Raises one :class:`UsageError` that lists every problem in the file.
     """
     if not path.is_file():
-        entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
-        shown = ", ".join([*entries[:_SHOWN], *(["..."] if len(entries) > _SHOWN else [])])
-        holds = f"contains {shown or 'no files'}" if path.parent.is_dir() else "does not exist"
-        folder = f"the folder {path.parent.absolute()} {holds}"
-        raise UsageError(
-            f"there is no experiment file {path}; {folder}",
-            remedy="branchrank run EXPERIMENT.toml, or write an experiment with branchrank init FOLDER",
-        )
+        raise _missing(path)
     found: list[str] = []
     fix = f"correct {path}"
     header = _attempt(found, partial(_header, read_toml(path), found))
@@ -190,26 +183,19 @@ def plan_from_experiment(
     if code := _code(header, indexes.values()):
         notify(f"{path} names code, which a run executes with your rights: {', '.join(code)}")
     reader = _Systems(header.systems, settings, repeats, points)
-    systems: list[PlannedSystem | BenchmarkPredictor] = []
-    failed = []
-    for key, table in header.systems.items():
-        read: Callable[[], Sequence[PlannedSystem | BenchmarkPredictor]] = partial(reader.named, key)
-        if not table.keys().isdisjoint(("predictor", "command")):
-            read = partial(_outside, key, table, dry_run)
-        made = _attempt(found, read)
-        systems += made or ()
-        failed += [key] if made is None else []
-    planned = [each for each in systems if isinstance(each, PlannedSystem)]
-    for named in planned:
-        found += (
-            f"system {named.name!r} uses the index {name!r}, which is not in [indexes]"
-            + or_else(name, indexes)
-            for name in named.indexes
-            if name not in indexes
-        )
-        found.extend(problems(named.system))
+    made = {key: _attempt(found, partial(reader.predictors, key, dry_run)) for key in header.systems}
+    systems = [system for each in made.values() for system in each or ()]
+    for named in systems:
+        if isinstance(named, PlannedSystem):
+            found += (
+                f"system {named.name!r} uses the index {name!r}, which is not in [indexes]"
+                + or_else(name, indexes)
+                for name in named.indexes
+                if name not in indexes
+            )
+            found.extend(problems(named.system))
     settings = with_depth(settings)
-    names = [*failed, *(named.name for named in systems)]
+    names = [*(key for key, each in made.items() if each is None), *(named.name for named in systems)]
     _attempt(found, lambda: check_plan(settings.part(BenchmarkSettings), names))
     if found:
         raise _refused(path, found, fix)
@@ -226,6 +212,17 @@ def plan_from_experiment(
     )
     used = {name: each for name in plan.searched if (each := indexes.get(name)) is not None}
     return msgspec.structs.replace(plan, indexes=used)
+
+
+def _missing(path: Path) -> UsageError:
+    """The error of an experiment file that does not exist, which says what its folder contains."""
+    entries = sorted(each.name + "/" * each.is_dir() for each in path.parent.glob("[!.]*"))
+    shown = ", ".join([*entries[:_SHOWN], *(["..."] if len(entries) > _SHOWN else [])])
+    holds = f"contains {shown or 'no files'}" if path.parent.is_dir() else "does not exist"
+    return UsageError(
+        f"there is no experiment file {path}; the folder {path.parent.absolute()} {holds}",
+        remedy="branchrank run EXPERIMENT.toml, or write an experiment with branchrank init FOLDER",
+    )
 
 
 def _refused(path: Path, found: Sequence[str], remedy: str) -> Problems:
@@ -349,6 +346,12 @@ class _Systems(NamedTuple):
     settings: Resolved
     repeats: int
     index_points: Mapping[str, Sequence[_Point] | None]
+
+    def predictors(self, name: str, dry_run: bool) -> Sequence[PlannedSystem | BenchmarkPredictor]:
+        """Return the systems of a table, or the predictor that it names."""
+        table = self.tables[name]
+        outside = not table.keys().isdisjoint(("predictor", "command"))
+        return _outside(name, table, dry_run) if outside else self.named(name)
 
     def named(self, name: str) -> list[PlannedSystem]:
         """Return the systems that a table defines, one for each combination of values in its sweeps.

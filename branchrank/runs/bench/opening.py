@@ -137,19 +137,8 @@ def open_plan(
         engines: dict[str, Engine] = {}
         uncached: dict[str, Engine] = {}  # for the latency pass
         for name in plan.searched:
-            workspace = plan.workspace(name, notify)
-
-            def rebuild(workspace: WorkspaceFolder = workspace) -> Index:
-                from branchrank.index.index_build import build_index
-
-                return build_index(workspace, progress=progress)
-
-            index = open_or_build(workspace, rebuild) if build else open_index(workspace)
-            chooses = build and plan.rescores_on(name) and workspace.index_settings.chooses_tokens
-            if chooses and index.token_vectors is None:
-                index.close()
-                index = rebuild()
-            indexes[name] = opened.enter_context(index)
+            index = opened.enter_context(_open_index(plan, name, notify, progress, build))
+            indexes[name] = index
             check_gold(questions, index, folder, plan)
             if searches_vectors(plan.systems_on(name)):
                 _ = index.vectors  # a damaged collection raises an error before the first question
@@ -189,6 +178,25 @@ def open_plan(
             stages=stages,
             meter=meter,
         )
+
+
+def _open_index(plan: Plan, name: str, notify: Notify, progress: Progress, build: bool) -> Index:
+    """Open an index. If ``build`` is true, it is built first where it lacks what the plan needs of it."""
+    workspace = plan.workspace(name, notify)
+
+    def rebuild() -> Index:
+        from branchrank.index.index_build import build_index
+
+        return build_index(workspace, progress=progress)
+
+    if not build:
+        return open_index(workspace)
+    index = open_or_build(workspace, rebuild)
+    rescores = plan.rescores_on(name) and workspace.index_settings.chooses_tokens
+    if not rescores or index.token_vectors is not None:
+        return index
+    index.close()
+    return rebuild()
 
 
 def _predictors(plan: Plan, engines: Mapping[str, Engine]) -> tuple[BenchmarkPredictor, ...]:
