@@ -31,7 +31,7 @@ from branchrank.runs.directory import RunRecord
 from branchrank.scoring.matching import gold_level, has_lines, source_cluster
 
 #: What can stand before and after a word of a question.
-_PUNCTUATION = "\"'`´‘’‚“”„«»‹›()[]{}<>.,;:!?…¿¡、。"
+_PUNCTUATION = "\"'`´‘’‚“”„«»‹›()[]{}<>.,;:!?…¿¡、。*~|"
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):

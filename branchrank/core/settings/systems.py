@@ -326,6 +326,7 @@ class AgentSettings(SystemSettings, frozen=True, kw_only=True):
 #: The flags of the LLMs of systems, for the remedies of errors.
 URL_FLAGS = "--hybrid-base-url --pageindex-base-url --agent-base-url"
 MODEL_FLAGS = "--hybrid-model --pageindex-model --agent-model"
+NO_LLM_FLAGS = "--hybrid-no-llm --pageindex-no-llm"
 #: The settings records of the built-in systems.
 SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     LocalSettings,

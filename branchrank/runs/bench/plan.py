@@ -38,7 +38,7 @@ from branchrank.core.settings import (
     Resolved,
     settings_of,
 )
-from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
+from branchrank.core.settings.systems import MODEL_FLAGS, NO_LLM_FLAGS, URL_FLAGS
 from branchrank.core.spec import System
 from branchrank.documents.chunkers import check_chunker, is_code
 from branchrank.documents.loading import corpus_lines
@@ -253,7 +253,7 @@ def _checked(plan: Plan, dry_run: bool = False) -> tuple[list[BranchRankError], 
             remedy = (
                 Remedy("set an endpoint ({})", URL_FLAGS),
                 Remedy("a model ({})", MODEL_FLAGS, instead=False),
-                Remedy("switch the LLM off ({})", "--hybrid-no-llm --pageindex-no-llm"),
+                Remedy("switch the LLM off ({})", NO_LLM_FLAGS),
             )
         found.append(UsageError("\n".join(wrong), remedy=remedy))
     outside = [each.name for each in plan.records if each.system is None]

@@ -87,7 +87,7 @@ class _Conversation:
         #: For each answer of a tool that is still whole, its position in the messages and its short form.
         self.whole: list[tuple[int, str]] = []
         self.text = ""
-        self.failure = f"no answer after {search.max_steps} steps"
+        self.failure = f"no answer after {search.max_steps} step{'s' * (search.max_steps > 1)}"
 
     def run(self) -> CheckedCitations | None:
         """Take turns until an answer. Return its citations, or ``None`` without an answer."""

@@ -32,7 +32,7 @@ from branchrank.core.io.keys import Endpoint
 from branchrank.core.io.printable import Redactor, guard_logs
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.settings import LLMSettings
-from branchrank.core.settings.systems import MODEL_FLAGS, URL_FLAGS
+from branchrank.core.settings.systems import MODEL_FLAGS, NO_LLM_FLAGS, URL_FLAGS
 from branchrank.search.llm.completion import Response, failed, read_completion
 from branchrank.search.llm.ledger import Budget
 from branchrank.search.llm.prompts import Shown, rerank_messages
@@ -146,7 +146,7 @@ class ChatClient(Closing):
                 remedy=(
                     "start the server",
                     Remedy("give another endpoint ({})", URL_FLAGS),
-                    Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
+                    Remedy("run without an LLM, which an agent cannot ({})", NO_LLM_FLAGS),
                     Remedy("let each call use its fallback ({})", "--on-llm-failure"),
                 ),
             )

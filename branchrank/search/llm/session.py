@@ -25,7 +25,7 @@ from branchrank.core.io.printable import Redactor, environment_secrets
 from branchrank.core.io.progress import Notify, no_notice
 from branchrank.core.records import LLMCall, Record
 from branchrank.core.settings import CacheSettings, LLMSettings, Resolved
-from branchrank.core.settings.systems import URL_FLAGS
+from branchrank.core.settings.systems import NO_LLM_FLAGS, URL_FLAGS
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.search.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.search.llm.client import ChatClient, UnreachableError, only_model
@@ -158,7 +158,7 @@ class LLMSession(Closing):
                 "no LLM endpoint was given",
                 remedy=(
                     Remedy("give one with {}", URL_FLAGS),
-                    Remedy("run without an LLM ({})", "--hybrid-no-llm --pageindex-no-llm"),
+                    Remedy("run without an LLM, which an agent cannot ({})", NO_LLM_FLAGS),
                 ),
             )
         endpoint = open_endpoint("LLM", base_url, self.environment, explicit=explicit)
