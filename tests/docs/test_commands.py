@@ -6,11 +6,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from support.commands import invoke
 from support.doc_blocks import PAGES, SHELL, Block, Command, blocks, commands, is_run, not_run
 from support.doc_world import index_world, make_world, qdrant_points, servers
 from support.needs import need
-from support.ports import free_port
+from support.ports import free_port, wait_for_server
 from support.pseudo_terminal import Terminal
 from support.sample_index import copy_sample_index
-from support.scripted_llm import wait_until
 
 ENVIRONMENT = {
     "BRANCHRANK_BENCHMARK_LATENCY_SAMPLE": "0",
@@ -138,14 +136,7 @@ class Reader:
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, stderr=subprocess.PIPE, env=one_thread)
         self._stack.callback(stop, process)
-
-        def answers() -> bool:
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return True
-            return False
-
-        wait_until(answers, 60)
+        wait_for_server(port, process)
 
     def terminal(self, text: str) -> tuple[int, str]:
         """Open the terminal UI, and leave it."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.ports import free_port
+from support.ports import free_port, wait_for_server
 
 
 @contextlib.contextmanager
@@ -27,11 +25,7 @@ def chroma_server(directory: Path) -> Iterator[str]:
         start_new_session=True,
     )
     try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_for_server(port, process)
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)

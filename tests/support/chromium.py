@@ -68,6 +68,8 @@ class Chromium:
         self.console: list[str] = []
         self.requests: list[str] = []
         self.dialogs: list[str] = []
+        #: The pages that were loaded; a page that was left may still say so while the next one loads.
+        self._loaded: set[str] = set()
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
 
@@ -93,6 +95,7 @@ class Chromium:
         self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._send(f"{domain}.enable")
+        self._send("Page.setLifecycleEventsEnabled", enabled=True)
         # Without it a page that has no window gets no focus events.
         self._send("Emulation.setFocusEmulationEnabled", enabled=True)
 
@@ -136,6 +139,8 @@ class Chromium:
             self.console.append(parameters["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
+        elif method == "Page.lifecycleEvent" and parameters["name"] == "load":
+            self._loaded.add(parameters["loaderId"])
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(parameters["message"])
 
@@ -145,9 +150,9 @@ class Chromium:
 
     def visit(self, url: str) -> None:
         """Load a URL and wait until it is there."""
-        self._send("Page.navigate", url=url)
-        while self._receive().get("method") != "Page.loadEventFired":
-            pass
+        loader = self._send("Page.navigate", url=url).get("loaderId")  # none within a page
+        while loader and loader not in self._loaded:
+            self._receive()
 
     def wait(self, condition: str, seconds: float = 20.0) -> None:
         """Wait until an expression in the page is true."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 from support.needs import need
-from support.ports import free_port
+from support.ports import free_port, wait_for_server
 
 
 class RedisServer:
@@ -22,12 +20,7 @@ class RedisServer:
         self.process = subprocess.Popen(
             [need("redis-server"), *options, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        for _ in range(500):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.01)
-        raise AssertionError("redis-server did not start")
+        wait_for_server(self.port, self.process)
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGCONT)

@@ -202,7 +202,7 @@ class ScriptedLLM:
         self._thread.join()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for something that another thread or process does."""
     end = time.monotonic() + seconds
     while not condition():
