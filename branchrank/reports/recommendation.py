@@ -342,10 +342,11 @@ def _better(run: RunData, made: Recommendation, closest: Comparison) -> _Lines:
 
 def _reading_words(run: RunData, read: EqualReading) -> str:
     """Say how long both systems' hits are, and whether the lead holds at equal reading."""
-    compared = read.comparison
+    compared, depth = read.comparison, run.primary.measure.cutoff or 1
+    hits = "first hits have" if depth == 1 else f"first {depth} hits together have"
     holds = "The lead holds" if compared.verdict == "better" else "The lead does not hold"
     return (
-        f"Its hits have {number(read.lines_b)} lines, those of {compared.baseline} {number(read.lines_a)}. "
+        f"Its {hits} {number(read.lines_b)} lines, those of {compared.baseline} {number(read.lines_a)}. "
         f"{holds} within the first {plural(read.lines, 'line')} of both ({_difference(run, compared)})."
     )
 

@@ -44,6 +44,15 @@ class Twin(Planned):
         return msgspec.structs.replace(found, calls=calls, hits=found.hits[: self.kept])
 
 
+class Longer(Planned):
+    """Returns four more lines before each hit: gold that it finds is not in the first lines."""
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        found = super().predict(question, k, repeat)
+        hits = [msgspec.structs.replace(hit, line_start=hit.line_start - 4) for hit in found.hits]
+        return msgspec.structs.replace(found, hits=tuple(hits))
+
+
 def decision(folder: Path, *arms: Planned, count: int = 60, **settings: object) -> tuple[str, str]:
     """What a run of these systems recommends: the kind, and the system."""
     found = recommended(made(folder, *arms, count=count, **settings))
@@ -74,6 +83,19 @@ def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> No
     text = recommendation_text(run)
     assert f" {hits('good', 0.9)} of 60 questions, " in text
     assert f"(+{100 * comparison.difference:.1f} points, 95% interval: +" in text
+
+
+def test_a_lead_that_longer_hits_explain_is_said_with_the_lines(tmp_path: Path) -> None:
+    run = made(tmp_path / "one", Planned("local", 0.4), Longer("long", 0.9))
+    found = recommended(run)
+    assert (found.kind, found.system) == ("longer", "long")
+    assert found.reading is not None
+    assert (found.reading.lines_a, found.reading.lines_b, found.reading.lines) == (3, 7, 3)
+    assert "first hits have 7.0 lines, those of local 3.0. " in recommendation_text(run)
+    five = made(tmp_path / "five", Planned("local", 0.1), Longer("long", 0.5), primary="RR@5")
+    assert recommended(five).kind == "longer"
+    assert "first 5 hits together have 35.0 lines, those of local 15.0. " in recommendation_text(five)
+    assert decision(tmp_path / "same", Planned("local", 0.4), Planned("long", 0.9)) == ("better", "long")
 
 
 def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
