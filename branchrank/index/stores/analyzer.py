@@ -42,7 +42,7 @@ from branchrank.index.records_file import RecordsFile
 Analyze = Callable[[str], list[str]]
 
 #: The version of this module's tokens. An index by words with tokens of another version is made again.
-VERSION = 2
+VERSION = 3
 
 _SIMPLE_WORD = re.compile(r"\w+(?:[.'’]\w+)*")
 _WORD = regex.compile(rf"{UNSPACED_RUN}|{RUN}(?:[.'’]{RUN})*+", regex.V1)
