@@ -395,6 +395,8 @@ class ToolStep(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 #: The stage with the passages that tools showed an agent, in the order of their first appearance.
 SHOWN = "shown"
+#: The tool that ends an agent's search with its citations.
+ANSWER = "answer"
 #: The stage of the LLM call of a turn.
 AGENT_STAGE = "agent step {}"
 

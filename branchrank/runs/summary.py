@@ -14,7 +14,17 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from branchrank.core.io.table import Table, table_of
-from branchrank.core.records import AGENT_STAGE, NO_LLM, NOT_REPORTED, SHOWN, UNPLACED, AgentLog, Record, Span
+from branchrank.core.records import (
+    AGENT_STAGE,
+    ANSWER,
+    NO_LLM,
+    NOT_REPORTED,
+    SHOWN,
+    UNPLACED,
+    AgentLog,
+    Record,
+    Span,
+)
 from branchrank.runs.scores import STANDARD, Estimate, Scores
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Timing, Warm
 from branchrank.runs.words import milliseconds, number, percent
@@ -316,7 +326,8 @@ class SummaryRow(Measured):
     agent_steps_per_query = AgentColumn(lambda of: of.steps_per_query, "steps", number,
         meaning="turns of the LLM per question")
     tool_calls_per_query = AgentColumn(
-        lambda of: of.per_agent(lambda log: len(log.steps)), "tool calls", number,
+        lambda of: of.per_agent(lambda log: sum(each.tool != ANSWER for each in log.steps)), "tool calls",
+        number,
         meaning="calls of tools per question, without the one that gives the answer")
     lines_shown_per_query = AgentColumn(lambda of: of.per_agent(_lines_shown), "lines shown", _whole,
         meaning="different lines per question in the answers of the tools")
@@ -325,7 +336,7 @@ class SummaryRow(Measured):
     unread_citations = AgentColumn(lambda of: sum(log.unread for log in of.agents), "unread", _whole,
         meaning="cited passages of which no tool had shown a line")
     invalid_citations = AgentColumn(lambda of: sum(log.invalid for log in of.agents), "invalid", _whole,
-        meaning="citations of lines that do not exist, which are not hits")
+        meaning="citations in answers of lines that do not exist, which are not hits")
     unanswered_queries = AgentColumn(
         lambda of: sum(not log.answered for log in of.agents), "unanswered", _whole,
         meaning="queries that an agent ended without an answer, so that the passages that it was shown count")

@@ -73,7 +73,8 @@ def failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> Iter
         if no_reply:
             parts.append(_failed([call.outcome for call in calls], len(calls), "LLM call"))
         elif fallen:
-            reason = _commonest(reason for row in fallen for reason in row.fallbacks)
+            reasons = [reason for row in fallen for reason in row.fallbacks]
+            reason = f"{'most often: ' * (len({*reasons}) > 1)}{_commonest(reasons)}"
             doubt = f"; the rates say little about {predictor.llm}" if 2 * len(fallen) > len(own) else ""
             parts.append(f"{len(fallen)} of {plural(len(own), 'answer')} fell back ({reason}){doubt}")
         if remarks := [row.agent.remark for row in own if row.agent and row.agent.remark]:
@@ -211,7 +212,7 @@ def set_apart(questions: Sequence[Question]) -> Iterator[str]:
 def unrecorded(questions: Sequence[Question], run: RunRecord) -> Iterator[str]:
     """Yield a warning for gold that a run with ``--reanchor`` can't follow."""
     note = unrecorded_gold(questions)
-    if note and run.settings[BenchmarkSettings.section].get("reanchor"):
+    if note and run.settings.get(BenchmarkSettings.section, {}).get("reanchor"):
         yield note
 
 

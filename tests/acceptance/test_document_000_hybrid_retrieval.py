@@ -78,7 +78,7 @@ class TestContextWindowEnrichmentForGrepResults:
         assert long["matched_lines"] == list(range(9, long["line_end"] - 9, 9))
         assert long["line_end"] == long["matched_lines"][-1] + 10
         assert 32_000 < len(answer.text.encode()) < 33_000
-        assert "1 of 2 passages were shortened" in answer.status
+        assert "1 of 2 passages shortened" in answer.status
 
 
 class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:

@@ -272,7 +272,7 @@ def test_an_object_gets_the_tools_directly(project: Path) -> None:
     class Here:
         def retrieve(self, query: str, k: int, tools: Any) -> list[Hit]:
             tools.call("read_file", {"path": "index.md"})
-            tools.call("answer", {"citations": ["index.md:1-3", "index.md:5"]})
+            tools.call("answer", {"citations": ["index.md:1-3", "nowhere.md:3", "index.md:5"]})
             return []
 
     with Workspace.open("data") as workspace:
@@ -280,7 +280,7 @@ def test_an_object_gets_the_tools_directly(project: Path) -> None:
     for row in run.rows:
         assert cited(row) == ["index.md:1-3", "index.md:5-5"]
         assert [step.tool for step in log(row).steps] == ["read_file"]
-        assert log(row).unread == 0
+        assert (log(row).unread, log(row).invalid) == (0, 1)
 
 
 def test_the_tools_leave_out_the_excluded_lines_of_a_question(project: Path) -> None:

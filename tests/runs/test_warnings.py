@@ -59,8 +59,10 @@ def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason(
         answered(4),
     ]
     (warning,) = failures(rows, [ASKING, PREDICTOR])
-    words = "3 of 4 answers fell back (rerank: http 404); the rates say little about ghost"
+    words = "3 of 4 answers fell back (most often: rerank: http 404); the rates say little about ghost"
     assert (warning.kind, warning.predictor, warning.words) == ("failures", "hybrid", words)
+    (alike,) = failures(rows[1:3], [ASKING])
+    assert "2 of 2 answers fell back (rerank: http 404)" in alike.words
 
 
 def test_a_predictor_without_any_answer_is_not_compared() -> None:

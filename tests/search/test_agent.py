@@ -206,8 +206,14 @@ def test_a_printed_path_can_have_spaces_and_punctuation(path: str) -> None:
         "| {}:3 |",
         "See ./{}#L3-L3.",
         "{}#L3",
+        "{}#L3C2-L3C9",
     ):
-        assert [span.citation for span in session.cited_in(words.format(path))] == [f"{path}:3-3"], words
+        found = session.cited_in(words.format(path))
+        assert found is not None
+        assert [span.citation for span in found.spans] == [f"{path}:3-3"], words
+        assert found.invalid == 0
+    for words in ("{}:3-8:2", "{}:3-4-5", "{}:3:1", "{}:31"):
+        assert session.cited_in(words.format(path)) is None, words
 
 
 def test_many_printed_places_are_read_in_bounded_time() -> None:
@@ -218,13 +224,17 @@ def test_many_printed_places_are_read_in_bounded_time() -> None:
         return 0
 
     session = ToolSession(None, lines)  # type: ignore[arg-type]
-    assert session.cited_in("".join(f"x y{number}:1 " for number in range(50_000))) == ()
+    assert session.cited_in("".join(f"x y{number}:1 " for number in range(50_000))) is None
     assert len(asked) < 1_000_000
 
 
 def test_citations_in_a_reply_without_calls_are_an_answer(world: WorkspaceFolder) -> None:
-    found, _ = asked(world, lambda chat, number: scripted.say("See `install.rst:9-11` and http://a.b:80/."))
+    found, _ = asked(
+        world, lambda chat, number: scripted.say("See `install.rst:9-11`, index.rst#L900 and http://a.b:80/.")
+    )
     assert cited(found) == ["install.rst:9-11"]
+    assert found.agent is not None
+    assert (found.agent.unread, found.agent.invalid) == (1, 1)
     ends = answer(("index.rst", 1, 1))
     talks, chats = asked(world, lambda chat, number: scripted.say("Well.") if number < 2 else ends)
     assert cited(talks) == ["index.rst:1-1"]

@@ -103,17 +103,22 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
 
 def test_an_answer_has_at_most_32_kib_and_counts_what_was_left_out(tmp_path: Path) -> None:
     pages = {f"{number:02}.md": f"# Page {number}\n\n{'needle in the hay ' * 100}\n" for number in range(50)}
-    pages["line.md"] = "a pin " * 10_000
+    pages |= {
+        "line.md": "a pin " * 10_000,
+        "pin.md": "# Pins\n\nA pin, too.\n",
+        "tin.md": "# Tins\n\nNo pin.\n",
+    }
     index, resolved = make_index(tmp_path, pages)
     with index:
         search = SearchTools(Engine(index, tmp_path / "docs", resolved))
         few, many = (search.grep_search("needle", limit=limit) for limit in (10, 50))
         long = search.grep_search("pin")
-    assert long.results == ()
+    assert {found.hit.source for found in long.results} == {"pin.md", "tin.md"}
+    assert "note: 1 of 3 results left out" in long.text
     assert "line.md:1-1" in long.text
-    assert "nothing found" not in long.text
+    assert "shortened" not in long.text
     assert len(few.results) == 10
     assert 10 < len(many.results) < 50
     assert len(many.text.encode()) < 33 * 1024
-    assert f"note: {50 - len(many.results)} more results" in many.text
+    assert f"note: {50 - len(many.results)} of 50 results left out" in many.text
     assert many.results[:10] == few.results

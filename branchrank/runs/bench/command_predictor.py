@@ -39,7 +39,7 @@ from branchrank.core.records import NOT_REPORTED, AgentLog, Count, LLMUse, Quest
 from branchrank.runs.bench import guardian
 from branchrank.runs.bench.predictors import OutsideAnswer, Untraced, query_of
 from branchrank.runs.directory import COMMAND
-from branchrank.search.agent.tool_session import CheckedCitations, RecordedTools
+from branchrank.search.agent.tool_session import RecordedTools
 
 DEFAULT_TIMEOUT_S = 300.0
 #: A program that prints more is ended.
@@ -154,8 +154,8 @@ class CommandPredictor(Untraced):
             printed, failure = run_guarded([self.program, *words], folder, home, own, self.command.timeout_s)
             usage, remark = self._usage(folder)
         session = tools.session
-        if tools.cited is None and (spans := session.cited_in(printed)):
-            tools.cited = CheckedCitations(spans=spans, invalid=0)
+        if tools.cited is None:
+            tools.cited = session.cited_in(printed)
         log = session.log(tools.cited)
         if failure or not tools.cited:
             shown = clean(f"{os.path.basename(self.program)} {failure or 'cited nothing'}")

@@ -239,7 +239,8 @@ class ClassPredictor(Untraced):
             return OutsideAnswer(answer.hits, answer.calls)  # type: ignore[arg-type]
         hits = answer.hits or self.cited(tools, k)
         spans = tuple(hit.span for hit in hits[:k] if isinstance(hit, Hit))
-        log = tools.session.log(CheckedCitations(spans=spans, invalid=0))
+        invalid = tools.cited.invalid if tools.cited and not answer.hits else 0
+        log = tools.session.log(CheckedCitations(spans=spans, invalid=invalid))
         return OutsideAnswer(hits, answer.calls, log)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from branchrank.core.ranked_lists import RankedList
-from branchrank.core.records import AGENT_STAGE, SHOWN, Span
+from branchrank.core.records import AGENT_STAGE, ANSWER, SHOWN, Span
 from branchrank.core.spec import AGENT, AgentSearch, Branch
 from branchrank.index.reader import Index
 from branchrank.search.agent.tool_session import CheckedCitations, ToolSession
@@ -37,7 +37,7 @@ from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Asked
 from branchrank.search.systems.search_tools import SearchTools
 from branchrank.search.systems.system_checks import depth
-from branchrank.search.systems.toolbox import ANSWER, Toolbox, ToolReply
+from branchrank.search.systems.toolbox import Toolbox, ToolReply
 
 #: The system prompts by version. The version is an option of the branch, so runs record it.
 PROMPTS = {
@@ -132,9 +132,9 @@ class _Conversation:
         echo = tuple(replace(each, arguments="{}") if _is_long(each) else each for each in calls)
         self.messages.append(Message(role="assistant", content=reply.text, tool_calls=echo))
         if not calls:
-            if spans := self.session.cited_in(reply.text):
+            if cited := self.session.cited_in(reply.text):
                 self.text = reply.text
-                return CheckedCitations(spans=spans, invalid=0)
+                return cited
             self.messages.append(Message(role="user", content=_NO_CALL))
         for call in calls:
             if call.name == ANSWER:

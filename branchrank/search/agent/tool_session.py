@@ -17,14 +17,13 @@ import msgspec
 
 from branchrank.core.io.printable import encodable, safe_line
 from branchrank.core.io.progress import Notify, no_notice
-from branchrank.core.records import AgentLog, Record, Span, ToolStep
+from branchrank.core.records import ANSWER, AgentLog, Record, Span, ToolStep
 from branchrank.index.embedders.protocol import NONE
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.engine import Engine
 from branchrank.search.systems.query import Query
 from branchrank.search.systems.search_tools import SearchTools
 from branchrank.search.systems.toolbox import (
-    ANSWER,
     CITED_LINES,
     TOOLS,
     Citation,
@@ -37,7 +36,7 @@ from branchrank.search.systems.toolbox import (
 _ARGUMENTS = 1_000
 #: The number of characters of an error that a step keeps.
 _ERROR = 300
-_CITED_LINES = re.compile(rf"(?<=\S){CITED_LINES}(?!\d|:\d)")
+_CITED_LINES = re.compile(rf"(?<=\S){CITED_LINES}(?![-\u2013]?L?\d|:\d|C\d)")
 # A path begins where a word begins, and can contain spaces and punctuation.
 _PATH_START = re.compile(r"(?<![^\s`'\"<>()\[\]{}|*,;])\S")
 #: The longest path of a citation in a text, in characters, and the citations that are read.
@@ -115,10 +114,10 @@ class ToolSession:
                 invalid += 1
         return CheckedCitations(spans=tuple(spans), invalid=invalid)
 
-    def cited_in(self, text: str) -> tuple[Span, ...]:
-        """Return the citations in a text whose lines exist: ``path:line`` or ``path:first-last``.
+    def cited_in(self, text: str) -> CheckedCitations | None:
+        """Return the citations of documents in a text, or ``None`` if none of their lines exists.
 
-        They can also be written as ``path#L3-L8``.
+        They have the form ``path:line``, ``path:first-last`` or ``path#L3-L8``.
         """
         cited, lines = [], cache(self._lines)
         for found in islice(_CITED_LINES.finditer(text), _MOST_CITED):
@@ -127,7 +126,8 @@ class ToolSession:
             first, last = int(found[1]), int(found[2] or found[1])
             if path := next(filter(lines, paths), ""):
                 cited.append(Citation(path=path, line_start=first, line_end=last))
-        return self.checked(cited).spans
+        checked = self.checked(cited)
+        return checked if checked.spans else None
 
     def log(self, cited: CheckedCitations | None, text: str = "") -> AgentLog:
         """Return the record of this session. Without an answer, ``cited`` is ``None``.

@@ -21,7 +21,7 @@ import copy
 import io
 import itertools
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -152,8 +152,8 @@ class SearchTools:
         context = self.engine.settings.part(GrepSettings).context_lines
         fitted = _fitted(found.hits, context, ANSWER_BYTES)
         cut = _characters(found.hits) - _characters(fitted)
-        if shortened := sum(new is not old for new, old in zip(fitted, found.hits, strict=True)):
-            notice = f"{shortened} of {len(fitted)} passages were shortened to fit in an answer"
+        if shortened := sum(new.line_end < old.line_end for new, old in zip(fitted, found.hits, strict=True)):
+            notice = f"{shortened} of {len(fitted)} passages shortened to fit in an answer"
             found = msgspec.structs.replace(found, hits=fitted, notices=(*found.notices, notice))
         return self._answer("grep_search", found, found.found.get("grep", 0), "files", cut)
 
@@ -263,26 +263,28 @@ class SearchTools:
     def _answer(
         self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit, cut: int = 0
     ) -> ToolAnswer:
-        found = tuple(Found(hit=hit) for hit in retrieval.hits)
-        sizes = itertools.accumulate(len(each.marked.encode()) for each in found)
-        fitting = sum(size <= ANSWER_BYTES for size in sizes)
+        shown, left_out, room = list[Found](), list[Found](), ANSWER_BYTES
+        for each in (Found(hit=hit) for hit in retrieval.hits):
+            size = len(each.marked.encode())
+            (shown if size <= room else left_out).append(each)
+            room -= size if size <= room else 0
         notices = [*retrieval.remarks, *(f"fallback: {fallback}" for fallback in retrieval.fallbacks)]
-        if left_out := [each.citation for each in found[fitting:]]:
-            limit = f"{ANSWER_BYTES / 1024:.3g} KiB"
-            reason = f"because an answer has at most {limit} of text"
-            notices.append(f"{len(left_out)} more results were left out, {reason}: {', '.join(left_out)}")
+        if left_out:
+            reason = f"because an answer has at most {ANSWER_BYTES / 1024:.3g} KiB of text"
+            named = ", ".join(each.citation for each in left_out)
+            notices.append(f"{len(left_out)} of {len(retrieval.hits)} results left out, {reason}: {named}")
         status = SearchStatus(
             tool=tool,
-            characters=_characters(retrieval.hits[:fitting]),
+            characters=_characters(each.hit for each in shown),
             count=count,
             unit=unit,
             notices=tuple(notices),
-            cut=cut + _characters(retrieval.hits[fitting:]),
+            cut=cut + _characters(each.hit for each in left_out),
         )
-        return ToolAnswer(results=found[:fitting], status=status)
+        return ToolAnswer(results=tuple(shown), status=status)
 
 
-def _characters(hits: Sequence[Hit]) -> int:
+def _characters(hits: Iterable[Hit]) -> int:
     return sum(len(hit.plain) for hit in hits)
 
 

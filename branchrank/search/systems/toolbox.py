@@ -16,20 +16,18 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.core.errors import InputError, UsageError, check_choice
-from branchrank.core.records import LineNumber, Record, Span
+from branchrank.core.records import ANSWER, LineNumber, Record, Span
 from branchrank.core.settings import GrepRanking
 from branchrank.search.files.read_file import FileRefused
 from branchrank.search.llm.request import Tool
 from branchrank.search.systems.query import read_filters
 from branchrank.search.systems.search_tools import SearchTools, ToolAnswer
 
-#: The name of the tool that ends an agent's search.
-ANSWER = "answer"
 #: The most characters of a wrong value that an error text repeats.
 _SHOWN = 200
 
-#: The lines of a citation such as ``guide.md:3-8`` or ``guide.md#L3-L8``.
-CITED_LINES = r"(?::|#L)(\d{1,9})(?:[-\u2013]L?(\d{1,9}))?"
+#: The lines of a citation such as ``guide.md:3-8``, ``guide.md#L3-L8`` or ``guide.md#L3C1-L8C20``.
+CITED_LINES = r"(?::|#L)(\d{1,9})(?:C\d{1,9})?(?:[-\u2013]L?(\d{1,9})(?:C\d{1,9})?)?"
 #: Ends a citation in a text with several of them.
 _BETWEEN = re.compile(r"(?<=\d)\]?\s*(?:[,;\n]\s*|$)(?!$)")
 
