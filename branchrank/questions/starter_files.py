@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from branchrank.core.errors import CorpusError, UsageError
 from branchrank.core.io.files import storage_errors, write_bytes, write_text
 from branchrank.core.io.text_files import read_text
 from branchrank.core.records import GoldItem, Question, Record, Span
-from branchrank.core.settings import DEFAULT_REPORTS
+from branchrank.core.settings import DEFAULT_DATA_DIR, DEFAULT_REPORTS, read_toml
 from branchrank.documents.document import Block, Document, Section
 from branchrank.documents.loading import corpus_lines, discover, load_corpus
 from branchrank.documents.named import locate_corpus
@@ -100,7 +101,7 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
     ``written`` contains the new files, and ``kept`` contains the files that already existed. ``corpus`` is
     the folder of the documents, and ``documents`` is the number of documents.
-    ``notes`` are those of the corpus.
+    ``notes`` are those of the corpus, and one about an experiment for another workspace.
     """
 
     corpus: Path
@@ -167,9 +168,17 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
         made = {path: text for path, text in texts.items() if path not in kept}
         for path, text in made.items():
             write_text(path, text)
-    return StarterFiles(
-        corpus=root, documents=len(documents), notes=loaded.notes, written=tuple(made), kept=kept
-    )
+    notes = loaded.notes
+    if EXPERIMENT in kept and (other := _workspace_of(EXPERIMENT)) not in (None, data_dir):
+        notes = (*notes, f"{EXPERIMENT} was kept: it measures the workspace {other}, not {data_dir}")
+    return StarterFiles(corpus=root, documents=len(documents), notes=notes, written=tuple(made), kept=kept)
+
+
+def _workspace_of(experiment: Path) -> Path | None:
+    """Return the workspace that an experiment file names, or ``None`` if the file can't be read."""
+    with suppress(UsageError):
+        return Path(str(read_toml(experiment).get("data_dir", DEFAULT_DATA_DIR)))
+    return None
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:

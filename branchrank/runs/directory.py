@@ -359,6 +359,8 @@ def read_run(directory: Path) -> RunRecord:
     except OSError as error:
         near = nearest(directory.name, [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")])
         remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
+        if near == directory.name:
+            remedy = f"restore {path}"
         raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
     except NOT_JSON as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None

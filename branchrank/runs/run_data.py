@@ -377,6 +377,7 @@ def _check(run: RunData) -> None:
         if gold >= golds.get(row.question_id, -1):
             raise RunError(f"{rows}: the question or the gold of a row is unknown: {row.question_id!r}")
     if not run.rows:
-        raise RunError(f"{rows} does not have a row")
+        lost = "does not have a row" if rows.exists() else "is missing"
+        raise RunError(f"{rows} {lost}", remedy="restore the file, or run the benchmark again")
     if len(known) < len(run.record.predictors) or len(set(run.record.question_ids)) < len(run.asked):
         raise RunError(f"{path} lists a predictor or a question twice")

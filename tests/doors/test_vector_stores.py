@@ -119,8 +119,9 @@ MOVED = ["the link", "the folder"]
     ],
 )
 def test_a_collection_that_was_moved_away_is_an_error(
-    project: Path, tmp_path: Path, what: str, words: tuple[str, ...]
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, words: tuple[str, ...]
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # which gets the reports
     data = project / "data"
     place = data / "chroma" if what == "the link" else (data / "chroma").resolve()
     shutil.move(place, tmp_path / "elsewhere")

@@ -284,7 +284,7 @@ def test_nodes_or_only_their_summaries_are_adopted(tmp_path: Path) -> None:
     )
     result = adopt(tmp_path)
     assert result.exit_code == 0, result.output
-    assert "left out: 0 chunks, 1 nodes" in result.stdout
+    assert "left out: 0 chunks, 1 node" in result.stdout
     summaries = {node["title"]: node["summary"] for node in json_lines(kept)}
     named = {summaries[title] for title in ("Requirements", "Upgrading", "Herbal tea")}
     assert named == {"by line", "by title", "by text"}

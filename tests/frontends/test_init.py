@@ -85,8 +85,10 @@ def test_the_workspace_of_other_documents_is_refused(project: Path) -> None:
     assert (done.exit_code, "--data-dir" in done.output) == (2, True)
     assert Path(FILES[0]).read_bytes() == before
     assert not Path("questions.jsonl").exists()
+    assert "it measures" not in done.output
     done = invoke("init", "other", "--data-dir", "data/other")
     assert done.exit_code == 0
+    assert "experiment.toml was kept: it measures the workspace data, not data/other" in done.output
     assert "branchrank retrieve --data-dir data/other" in done.output
 
 

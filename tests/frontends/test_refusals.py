@@ -47,6 +47,21 @@ def test_a_cap_outside_20_to_50_is_accepted_with_one_warning(
     assert result.stderr.count(f"warning: hybrid.candidate_cap = {cap}") == warned
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gate", ".", "--baseline", ".", "--delta"),
+        ("compare", ".", ".", "--delta"),
+        ("advise", ".", "--max-p95"),
+        ("power", "--alpha"),
+        ("power", "--page-variation"),
+    ],
+)
+def test_what_is_no_number_is_refused(words: tuple[str, ...]) -> None:
+    result = invoke(*words, "nan")
+    assert (result.exit_code, f"'{words[-1]}': nan is not a number" in result.stderr) == (2, True)
+
+
 RANGED = [
     (setting.flag, value)
     for part in (Bm25Settings, LocalSettings, HybridSettings, PageindexSettings)

@@ -61,6 +61,31 @@ def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     assert "summary.csv: line 2, character 17: is 'local,none,22,0.99," in result.output
 
 
+def test_a_record_that_lost_a_part_is_a_finding_or_refused(copied: Path) -> None:
+    whole = msgspec.json.decode((copied / "run.json").read_bytes())
+    for lost in ("settings", "digests", "predictors"):
+        (copied / "run.json").write_bytes(
+            msgspec.json.encode({key: value for key, value in whole.items() if key != lost})
+        )
+        result = invoke("verify", copied)
+        assert result.exit_code in (1, 3), (lost, result.output)
+        assert "run.json" in result.output
+
+
+def test_files_that_are_something_else_are_named_with_a_fix(copied: Path) -> None:
+    (copied / "hard.jsonl").unlink()
+    (copied / "hard.jsonl").mkdir()
+    result = invoke("report", copied)
+    assert (result.exit_code, "fix: rename what is there" in result.stderr) == (8, True)
+    (copied / "rows.jsonl").unlink()
+    result = invoke("report", copied)
+    assert "rows.jsonl is missing" in result.stderr
+    (copied / "run.json").rename(copied / "real.json")
+    (copied / "run.json").symlink_to("real.json")
+    result = invoke("report", copied)
+    assert f"fix: restore {copied / 'run.json'}" in result.stderr
+
+
 def test_a_table_without_a_newer_column_is_compared_in_the_others(copied: Path) -> None:
     path = copied / "summary.csv"
     header, *lines = csv.reader(StringIO(path.read_text()))

@@ -154,7 +154,9 @@ def test_a_list_of_strings_ends_the_run_and_is_named(project: Path, name: str) -
         Workspace.open(project / "data") as workspace,
         pytest.raises(UsageError, match=r"mine: .* (list of str|list), not a"),
     ):
-        workspace.benchmark([("mine", of_strings()[name])], questions=project / "q.jsonl")
+        workspace.benchmark(
+            [("mine", of_strings()[name])], questions=project / "q.jsonl", reports=project / "refused"
+        )
 
 
 def test_a_component_of_haystack_that_does_not_run_is_named() -> None:

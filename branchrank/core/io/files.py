@@ -54,7 +54,9 @@ def storage_errors(path: Path) -> Iterator[None]:
         if error.errno == errno.ENOSPC:
             remedy = "free some space and run the command again"
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            remedy = "choose a writable folder with --data-dir"
+            remedy = "make the folder writable, or choose another one"
+        elif error.errno in (errno.EISDIR, errno.ENOTDIR):
+            remedy = "rename what is there, and run the command again"
         raise StorageError(f"cannot write {path}: {reason}", remedy=remedy) from error
 
 

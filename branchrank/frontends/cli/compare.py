@@ -17,6 +17,7 @@ from branchrank.frontends.cli.options import (
     SHARE,
     TRUST,
     WHERE,
+    NumberRange,
     flag,
     switch,
     write_latex,
@@ -38,7 +39,7 @@ BASELINE_PREDICTOR = flag(
     "Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
     "the candidate.",
 )
-POSITIVE = click.FloatRange(0, min_open=True)
+POSITIVE = NumberRange(0, min_open=True)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 
@@ -149,10 +150,11 @@ def gate(
 ) -> None:
     """Check each RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 1 if the loss of any predictor is delta or more, or if more than 5% of its queries
-    failed, and 0 otherwise. With --fail-undecided, exit code 10 means that no predictor failed the check, but
-    for at least one predictor there are too few questions to tell. The questions that are lost are listed,
-    and so are those whose gold differs between the two states of the documents, which are compared apart.
+    The exit code is 1 if the loss of any predictor is certainly larger than delta, or if more than 5% of its
+    queries failed, and 0 otherwise. With --fail-undecided, exit code 10 means that no predictor failed the
+    check, but for at least one predictor there are too few questions to tell. The questions that are lost are
+    listed, and so are those whose gold differs between the two states of the documents, which are compared
+    apart.
     """
     from branchrank import library
     from branchrank.run import Run
@@ -217,7 +219,7 @@ def datasets(
 @flag(
     "--max-cost",
     "Leave out systems with a higher mean LLM cost per query, in the currency of the price table.",
-    kind=click.FloatRange(0),
+    kind=NumberRange(0),
 )
 @flag(
     "--delta",

@@ -124,7 +124,9 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
         lines += f", {adoption.unconfirmed} by line numbers although the text differs"
     counts = f"{plural(documents, 'document')}, {plural(adoption.chunks, 'chunk')}"
     click.echo(f"{data_dir}: {counts}: {lines}")
-    click.echo(f"left out: {len(adoption.left_out)} chunks, {adoption.nodes_left_out} nodes")
+    click.echo(
+        f"left out: {plural(len(adoption.left_out), 'chunk')}, {plural(adoption.nodes_left_out, 'node')}"
+    )
     if adoption.collection:
         click.echo(
             f"vectors: {adoption.reused} reused, {adoption.embedded} embedded; "

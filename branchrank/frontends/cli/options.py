@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -39,9 +40,20 @@ _SHARED = "branchrank.shared_settings"
 _TABLES = "branchrank.tables"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-SHARE = click.FloatRange(0, 1)
-POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
-OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers. Click's own range contains NaN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(number) else number
+
+
+SHARE = NumberRange(0, 1)
+POSITIVE_SHARE = NumberRange(0, 1, min_open=True)
+OPEN_SHARE = NumberRange(0, 1, min_open=True, max_open=True)
 
 
 class RunFolder(click.Path):

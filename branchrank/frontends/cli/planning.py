@@ -14,6 +14,7 @@ from branchrank.frontends.cli.options import (
     QUIET,
     RUN,
     SHARE,
+    NumberRange,
     flag,
     given_flags,
     settings_options,
@@ -101,7 +102,7 @@ def tune(
     "Unevenness of the pages of --sources: variance of the questions per page, divided by the squared mean. "
     "0: even; 1.8: 25 pages that follow Zipf's law.",
     0.25,
-    click.FloatRange(0, 1000),
+    NumberRange(0, 1000),
 )
 @flag(
     "--icc",

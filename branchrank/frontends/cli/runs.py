@@ -181,7 +181,7 @@ def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None, op
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor).
 
-    The nDCG of these files differs from the report, because they have grades for pages, or rank documents.
+    Measures of these files differ from the report, because they have grades for pages, or rank documents.
     """
     from branchrank.run import Run
 
@@ -191,8 +191,11 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
     if loaded.primary.mode != "graded":
         why = "they rank documents instead of passages"
         if ids == "gold":
-            why = "pages have grade 1; in ir-measures, nDCG(gains={1: 0})@5 is the report's strict nDCG@5"
-        say(f"note: nDCG of these files differs from the report: {why}")
+            why = (
+                "pages have grade 1; the report's strict hit@1 is Success(rel=2)@1, and its strict nDCG@5 is "
+                "nDCG(gains={1: 0})@5 in ir-measures"
+            )
+        say(f"note: measures of these files differ from the report: {why}")
 
 
 @click.command("score-trec", cls=Command)
