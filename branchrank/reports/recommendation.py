@@ -36,7 +36,6 @@ from branchrank.runs.words import (
     bounds,
     change,
     deciding,
-    failed_words,
     interval_words,
     margin,
     milliseconds,
@@ -365,9 +364,8 @@ def _tie(run: RunData, made: Recommendation, closest: Comparison) -> _Lines:
     more += decided(run)
     leads = "leads" if closest.difference else "shares the lead"
     lead = f"Inconclusive, {name} {leads}." if made.open else f"{_verb(run)} {name}."
-    failed = f"{failed_words(closest)}; " if closest.reason == "failures" else ""
     costs = (_cost(run.summary_row(name)), *_faster(run, name, closest.baseline))
-    return [lead, *costs], [f"{failed}{_found(run, name)}, {_unclear(run, closest)}.", *more]
+    return [lead, *costs], [f"{_found(run, name)}, {_unclear(run, closest)}.", *more]
 
 
 def _trade(run: RunData, made: Recommendation, rival: Comparison) -> _Lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -317,6 +317,18 @@ def own_digest(content: bytes) -> str:
     return digest_of(document)
 
 
+def changed_files(directory: Path, run: RunRecord) -> Iterator[tuple[str, str]]:
+    """Yield each file of a finished run that is missing or has another digest, and which of both."""
+    changed = "has changed since the run: its digest differs from the recorded digest"
+    if own_digest((directory / RUN_JSON).read_bytes()) != run.digests.get(RUN_JSON):
+        yield RUN_JSON, changed
+    for name in run.truth:
+        if not (directory / name).exists():
+            yield name, "is missing"
+        elif digest_file(directory / name) != run.digests.get(name):
+            yield name, changed
+
+
 def write_run(directory: Path, run: RunRecord) -> None:
     """Write ``run.json`` atomically."""
     write_bytes(directory / RUN_JSON, msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
@@ -351,7 +363,10 @@ def read_run(directory: Path) -> RunRecord:
         content = read_beneath(directory, RUN_JSON, MOST_BYTES)
         run = msgspec.json.decode(content, type=RunRecord)
         for part in (BenchmarkSettings, Bm25Settings):
-            msgspec.convert(run.settings.get(part.section, {}), part)
+            try:
+                msgspec.convert(run.settings.get(part.section, {}), part)
+            except msgspec.ValidationError as error:
+                raise msgspec.ValidationError(f"settings.{part.section}: {error}") from None
         read_filters(run.filters)
         return run
     except UsageError as error:

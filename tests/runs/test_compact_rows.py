@@ -97,7 +97,7 @@ DOCTORS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a row is removed": (without_row, "rows.jsonl.zst: question"),
     "said to be plain": (
         on_record(lambda record: record["settings"]["benchmark"].update(rows="plain")),
-        "does not have a row",
+        "rows.jsonl: is missing",
     ),
 }
 

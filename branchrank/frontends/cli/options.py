@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from branchrank.core.errors import BranchRankError, UsageError
+from branchrank.core.errors import BranchRankError, RunError, UsageError
+from branchrank.core.io.printable import safe_line
 from branchrank.core.records import SEED
 from branchrank.core.settings import (
     DEFAULT_DATA_DIR,
@@ -57,11 +58,14 @@ OPEN_SHARE = NumberRange(0, 1, min_open=True, max_open=True)
 
 
 class RunFolder(click.Path):
-    """The directory of a run, given as a path, the start of a path or name, or ``latest``."""
+    """The directory of a run, given as a path, the start of a path or name, or ``latest``.
 
-    def __init__(self, status: str = "finished") -> None:
+    Unless ``verified`` is false, each file that has changed since the run is a warning.
+    """
+
+    def __init__(self, status: str = "finished", *, verified: bool = True) -> None:
         super().__init__(path_type=Path, file_okay=False)
-        self.status = status
+        self.status, self.verified = status, verified
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the run's directory."""
@@ -74,6 +78,8 @@ class RunFolder(click.Path):
         if found == Path(LATEST) and not found.exists():
             folders = " or ".join(map(str, RUN_FOLDERS))
             self.fail(f"there is no {self.status} run in {folders}", param, ctx)
+        if self.verified:
+            _warn_of_changes(found)
         return found
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
@@ -82,6 +88,19 @@ class RunFolder(click.Path):
 
 
 RUN = RunFolder()
+
+
+def _warn_of_changes(directory: Path) -> None:
+    from branchrank.runs.directory import changed_files, check_files, read_run
+
+    with contextlib.suppress(RunError, OSError, ValueError):  # the command itself reports these
+        run = read_run(directory)
+        check_files(directory)
+        if run.digests:
+            for name, message in changed_files(directory, run):
+                click.echo(
+                    safe_line(f"warning: {directory / name} {message}; see branchrank verify"), err=True
+                )
 
 
 def flag(names: str, text: str, default: Any = None, kind: Any = None, **details: Any) -> Callable[[F], F]:

@@ -24,6 +24,7 @@ from branchrank.frontends.cli.options import (
     RUN,
     VERBOSE,
     WHERE,
+    RunFolder,
     flag,
     switch,
     write_latex,
@@ -87,7 +88,7 @@ def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) 
 
 
 @click.command("verify", cls=Command)
-@click.argument("run", type=RUN)
+@click.argument("run", type=RunFolder(verified=False))
 @flag(
     "--rerun",
     "Answer a random sample of N questions again, and compare the hits with the run's hits.",

@@ -21,7 +21,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from branchrank.core.errors import InputError
-from branchrank.core.io.files import digest_file
 from branchrank.core.io.progress import Notify, Progress, no_notice, shown_progress
 from branchrank.core.records import UNPLACED, Hit, Question, Record
 from branchrank.documents.loading import digest_now
@@ -41,7 +40,7 @@ from branchrank.reports.verify.rerun import Rerun, ask_again
 from branchrank.runs import directory as names
 from branchrank.runs.bench.record import differences, read_seal, stored_seal
 from branchrank.runs.bench.resume import RunAccess
-from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
+from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.run_data import RunData
 from branchrank.runs.slices import gold_facts, question_words
 from branchrank.scoring.matching import JudgedHit, judge
@@ -129,14 +128,8 @@ def _digests(directory: Path, run: RunRecord) -> Iterator[Finding]:
         message = "are missing, since the run is not finished"
         yield Finding(file=names.RUN_JSON, place="digests", message=message)
         return
-    changed = "has changed since the run: its digest differs from the recorded digest"
-    if own_digest((directory / names.RUN_JSON).read_bytes()) != run.digests.get(names.RUN_JSON):
-        yield Finding(file=names.RUN_JSON, place="", message=changed)
-    for name in run.truth:
-        if not (directory / name).exists():
-            yield Finding(file=name, place="", message="is missing")
-        elif digest_file(directory / name) != run.digests.get(name):
-            yield Finding(file=name, place="", message=changed)
+    for name, message in names.changed_files(directory, run):
+        yield Finding(file=name, place="", message=message)
 
 
 def _corpus(record: RunRecord, corpus: Path | None) -> tuple[Path | None, str]:

@@ -422,7 +422,7 @@ class _Systems(NamedTuple):
             inherited = self._base(parent, path, endpoint)
         elif "branches" not in table:
             near = or_else(name, BUILTIN)
-            raise UsageError(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
+            raise UsageError(f"[systems.{name}] has none of branches, from, predictor and command{near}")
         own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
         if wrong := _wrong(inherited, own):
             raise Problems("wrong tables:", [f"[systems.{name}] {each}" for each in wrong])
