@@ -18,7 +18,7 @@ HEAD = """\
 `branchrank verify RUN` recomputes the tables, reports and plots of a run from its rows, timings and
 questions, and reports each line that differs. If `branchrank verify` finds an error, it exits with code 1.
 If an older version wrote a table without a new column, the other columns are compared, and a note says so.
-The other commands that read a run compare only the digests, and print a warning for each file that has changed.
+The other commands that read a run compare only the digests, and warn of each file that has changed.
 
 | part of the run | is compared with |
 | --- | --- |
