@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.bare import variables
+from support.bare import OF_MAKE, variables
 from support.commands import ROOT, table
 from support.needs import need
 
@@ -59,7 +59,7 @@ class Clone:
     def __init__(self, folder: Path, uv: Path) -> None:
         self.folder = folder
         subprocess.run([need("git"), "clone", "--quiet", ROOT, folder], check=True)
-        own = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONWARNINGS")
+        own = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONWARNINGS", *OF_MAKE)
         self.environment = {name: value for name, value in os.environ.items() if name not in own}
         self.environment["PATH"] = f"{uv.parent}{os.pathsep}{os.environ['PATH']}"
         # uv does not read pip's setting.

@@ -43,9 +43,13 @@ def without(folder: Path, program: str) -> str:
     return only(folder, names - {program})
 
 
+#: What ``make`` tells a ``make`` that it starts, which then says which folder it leaves.
+OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+
+
 def variables(folder: Path) -> dict[str, str]:
     """The environment of a machine with nothing but ``PROGRAMS``; its home can't be created."""
-    own = {"CI", "LANG", "PYTHONPATH", "VIRTUAL_ENV"}
+    own = {"CI", "LANG", "PYTHONPATH", "VIRTUAL_ENV", *OF_MAKE}
     kept = {name: value for name, value in os.environ.items() if name not in own}
     (folder / "file").touch()
     return {

@@ -36,7 +36,7 @@ KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
 _RANDOM = re.compile(r"(?<=plots/)[\w.-]+|[0-9a-f]{12,}|\d{8}T\d{6}Z|(?<=tmp)[a-z0-9_]{8}|\d+")
 _OF_LOOPS = ("anyio", "httpcore", "httpx", "openai", "sniffio")
 #: Longer is a hang.
-DEADLINE_S = 120
+DEADLINE_S = 300
 
 
 def program(
