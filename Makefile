@@ -121,7 +121,7 @@ fuzz: setup
 
 # Tests whole documentation sets: ../shared/corpora, Django's docs, and the folders in BRANCHRANK_TEST_CORPORA.
 test-corpora: setup
-	$(BIN)/python -m pytest -m corpora tests/corpora
+	$(BIN)/python -m pytest -m corpora tests/corpora -n 2 --dist loadgroup
 
 # Compares the speed of BranchRank with bm25s, tantivy, Chroma, LangChain and others in about six minutes.
 # WRITE=--write also writes benchmarks/table.json and docs/results/speed.md.

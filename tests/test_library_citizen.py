@@ -66,7 +66,8 @@ def test_a_closed_workspace_leaves_nothing_open(folder: Path, store: str, embedd
     answer = json.loads((folder / "open.json").read_text())
     assert answer["files"] == []
     # Chroma starts the threads and the socket pair of its runtime once in a process.
-    assert answer["last"] == answer["first"]
+    left = {name: count for name, count in answer["last"].items() if count > answer["first"][name]}
+    assert left == {}
     assert answer["last"]["connections"] == 0
     assert answer["last"]["python threads"] == 1
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 import zstandard
-from support import harness
+from support import draw, harness
 from support.canaries import Search, canary
 from support.secret_flows import key_variables, planted, run_flows, run_more_flows
 
@@ -35,14 +35,14 @@ def test_no_flow_stores_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.campaign
 def test_no_flow_stores_a_secret_with_odd_characters(tmp_path: Path) -> None:
     started, commands, leaks = time.monotonic(), 0, {}
-    for draw in range(DRAWS):
+    for number in draw.some(range(DRAWS)):
         with (
             pytest.MonkeyPatch.context() as patched,
-            planted(tmp_path / str(draw), SEED + draw, patched, odd=draw > 0) as place,
+            planted(tmp_path / str(number), SEED + number, patched, odd=number > 0) as place,
         ):
             run_flows(place)
             run_more_flows(place)
-            leaks |= {f"draw {draw}: {name}": found for name, found in place.leaks().items()}
+            leaks |= {f"draw {number}: {name}": found for name, found in place.leaks().items()}
             commands += len(place.printed)
     harness.record(
         "secrets",

@@ -32,7 +32,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from branchrank.core.errors import ArtifactError, BranchRankError, InputError, StorageError
+from branchrank.core.errors import ArtifactError, BranchRankError, InputError, Remedies, Remedy, StorageError
 
 T = TypeVar("T")
 #: The limits of a folder that is copied, in bytes and files.
@@ -50,11 +50,11 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "check the disk and run the command again"
+        remedy: Remedies = "check the disk and run the command again"
         if error.errno == errno.ENOSPC:
             remedy = "free some space and run the command again"
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            remedy = "make the folder writable, or choose another one"
+            remedy = ("make the folder writable", Remedy("choose another one with {}", "--data-dir"))
         elif error.errno in (errno.EISDIR, errno.ENOTDIR):
             remedy = "rename what is there, and run the command again"
         raise StorageError(f"cannot write {path}: {reason}", remedy=remedy) from error
