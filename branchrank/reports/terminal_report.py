@@ -24,7 +24,7 @@ from branchrank.runs.summary import FIRST_RATES, agent_table, columns_of
 from branchrank.runs.words import opening, score, sentence
 
 #: The line width for output that does not go to a terminal, large enough that no line wraps.
-PIPE_WIDTH = 400
+PIPE_WIDTH = 10_000
 #: The minimum width of the column for predictor names.
 _FOLDED = 10
 

@@ -58,6 +58,10 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
+    many = [Planned(name, share) for name, share in (("poor", 0.2), (long * 6, 0.5), ("local", 0.9))]
+    print_summary(make_run(tmp_path / "many", many, latency_sample=0, baseline="poor"))
+    [evidence] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Evidence: ")]
+    assert evidence.endswith(f"not compared with {long * 6}; --all-pairs compares every pair of systems.")
     run = make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0)
     print_summary(run)
     lines = capsys.readouterr().out.splitlines()
