@@ -72,6 +72,27 @@ def test_a_record_that_lost_a_part_is_a_finding_or_refused(copied: Path) -> None
         assert "run.json" in result.output
 
 
+def test_every_command_warns_of_files_that_have_changed(made: Path, copied: Path) -> None:
+    commands = (("show",), ("report",), ("explain", "q0001"), ("compare", made), ("gate", "--baseline", made))
+    for verb, *words in commands:
+        result = invoke(verb, copied, *words)
+        assert (result.exit_code, "changed since" in result.stderr) == (0, False), result.output
+    with (copied / "gold.jsonl").open("a") as stream:
+        stream.write(" ")
+    for verb, *words in commands:
+        result = invoke(verb, copied, *words)
+        warned = f"warning: {copied / 'gold.jsonl'} has changed since the run" in result.stderr
+        assert (result.exit_code, warned) == (0, True), result.output
+
+
+def test_the_part_with_a_wrong_setting_is_named(copied: Path) -> None:
+    record = msgspec.json.decode((copied / "run.json").read_bytes())
+    record["settings"]["bm25"] = {"k1": "much"}
+    (copied / "run.json").write_bytes(msgspec.json.encode(record))
+    result = invoke("show", copied)
+    assert (result.exit_code, "settings.bm25: " in result.stderr) == (3, True)
+
+
 def test_files_that_are_something_else_are_named_with_a_fix(copied: Path) -> None:
     (copied / "hard.jsonl").unlink()
     (copied / "hard.jsonl").mkdir()
