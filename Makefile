@@ -82,7 +82,7 @@ axe: setup
 	PYTHONPATH=tests $(BIN)/python -m support.axe
 
 # Runs the tests that take too long for every change, and of each campaign the trials that SEED draws, which is the
-# day unless it is given. The target takes about 45 minutes on two cores.
+# day unless it is given. The target takes about 40 minutes on two cores.
 SEED ?= $(shell date +%Y%m%d)
 test-full: setup
 	-$(MAKE) --no-print-directory axe
