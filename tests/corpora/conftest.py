@@ -11,14 +11,6 @@ from branchrank import Workspace
 SYMFONY = Path(__file__).parents[2].parent / "shared" / "corpora" / "symfony-docs"
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process run the tests that need the index, and one process each of the other files."""
-    for item in items:
-        needs = "symfony" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("symfony" if needs else item.path.stem))
-
-
 @pytest.fixture(scope="session")
 def symfony(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose ``data`` is the workspace."""

@@ -11,7 +11,8 @@ from support.front_doors import Library, Mcp
 
 from branchrank.search.systems.builtin import AGENTS, BUILTIN
 
-pytestmark = pytest.mark.corpora
+# One process builds the index of the fixture ``symfony``.
+pytestmark = [pytest.mark.corpora, pytest.mark.xdist_group("symfony")]
 
 QUESTION = "how do I restrict a route to a host"
 #: Its section "Sub-Domain Routing". "Restricting by Host", about firewalls, shares more words with it.

@@ -12,7 +12,8 @@ from branchrank import Workspace
 from branchrank.index.stores.chroma import ChromaVectors, build_collection
 from branchrank.index.stores.vectors import ExactVectors, recall_against_exact
 
-pytestmark = pytest.mark.corpora
+# One process builds the index of the fixture ``symfony``.
+pytestmark = [pytest.mark.corpora, pytest.mark.xdist_group("symfony")]
 
 QUESTIONS = Path(__file__).parents[2].parent / "shared" / "questions" / "symfony-dev.jsonl"
 
